@@ -10,7 +10,7 @@ from omegaconf import DictConfig, open_dict
 from contamination.analysis.config import AnalysisStage, WandbReport
 from contamination.core.cli import run_hydra_command
 from contamination.core.config import convert_config
-from contamination.core.help import answer
+from contamination.core.help import print_help_or_error
 
 EXPERIMENT, ITS_NAME = re.compile(r"^\+*experiment(?==)"), "experiment_name"
 """`wandb experiment=NAME` under a name by which Hydra does not look for conf/experiment/NAME."""
@@ -58,5 +58,5 @@ def run_named_tool() -> int:
 
 
 if __name__ == "__main__":
-    answered = answer("analysis")
+    answered = print_help_or_error("analysis")
     sys.exit(run_named_tool() if answered is None else answered)

@@ -336,9 +336,9 @@ def _common_scope(clean: Scores, contaminated: Scores) -> str:
 
 def _scored_model_digest(scores: Scores) -> str:
     """Returns the digest of the scored model, whether or not it ran code of its own."""
-    from contamination.detection.models.hf_model import CODE
+    from contamination.detection.models.hf_model import CODE_SUFFIX
 
-    return scores.artifact.inputs["target"].removesuffix(CODE)
+    return scores.artifact.inputs["target"].removesuffix(CODE_SUFFIX)
 
 
 def _with_contamination_flags(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from contamination.core.config import (
-    PART,
+    PROPER_FRACTION,
     Range,
     Ranged,
     at_least,
@@ -20,7 +20,7 @@ from contamination.training.config import WandbConfig
 MOST_DRAWS = 1_000_000
 CONFIDENCE = Range(lambda level: 0.5 <= level < 1, "give one from 0.5 to below 1, such as 0.95.")
 RATES = Range(
-    lambda rates: all(map(PART.allows, rates)) and len(set(rates)) == len(rates),
+    lambda rates: all(map(PROPER_FRACTION.allows, rates)) and len(set(rates)) == len(rates),
     "give rates above 0 and below 1, each once.",
 )
 FOLDER = Range(bool, "give the folder of that artefact.")

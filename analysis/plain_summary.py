@@ -29,7 +29,7 @@ from contamination.analysis.summary import (
     with_joint_intervals,
 )
 from contamination.analysis.sweeps import Sweep, format_short
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import tpr_at_fpr
 from contamination.detection.baselines.blind import BLIND
 
@@ -102,7 +102,7 @@ def _members_sentence(
         return f"Members are {describe_detectability(with_joint_intervals(best))}."
     slopes = trends[
         (trends["over"] == OCCURRENCES)
-        & (trends["benchmark"] == ALL)
+        & (trends["benchmark"] == ALL_BENCHMARKS)
         & (trends["method"] == best["method"])
         & (trends["variant"] == best["variant"])
     ]

@@ -25,8 +25,8 @@ from contamination.core.integrity import MANIFEST, errors_naming_folders, read_m
 from contamination.core.terminal import format_duration
 from contamination.detection.scores import Scores, open_scores
 from contamination.injection.corpus import open_corpus
-from contamination.injection.finetuning.config import PLACES
-from contamination.injection.pool_sizes import FEWER
+from contamination.injection.finetuning.config import STAGE_TITLES
+from contamination.injection.pool_sizes import ADAPTED_SIZES
 from contamination.training.trained_model import Checkpoint, open_trained
 
 LOSSES = {
@@ -105,7 +105,7 @@ def ledger_counts(ledger: pd.DataFrame, counts: Mapping[str, Any]) -> dict[str, 
     }
     fewer = {
         f"{words} of {benchmark} ({sizes[f'asked_{column}']} asked for)": int(sizes[column])
-        for benchmark, sizes in counts.get(FEWER, {}).items()
+        for benchmark, sizes in counts.get(ADAPTED_SIZES, {}).items()
         for words, column in (("members", "members"), ("non-members", "nonmembers"))
     }
     return {
@@ -172,7 +172,7 @@ def cell_facts(cell: Cell, record: CellRecord | None) -> Facts:
         "learning rate": f"{cell.learning_rate:g}",
         "occurrences": ", ".join(map(str, occurrence_numbers)) or "0",
         "examples": f"{len(members)} + {len(cell.examples) - len(members)}",
-        **({"members in": PLACES[cell.stage], "scored": cell.scope} if cell.stage else {}),
+        **({"members in": STAGE_TITLES[cell.stage], "scored": cell.scope} if cell.stage else {}),
         **({"epochs": str(cell.epochs)} if cell.epochs > 1 else {}),
         "seed": str(cell.seed),
         **(record.training if record else {}),

@@ -29,7 +29,13 @@ from contamination.analysis.summary import sentences_by_condition
 from contamination.analysis.sweeps import find_sweeps
 from contamination.analysis.tables.estimates import cell_tables, sweep_table
 from contamination.analysis.wandb.runs import mirror_to_wandb
-from contamination.core.artifacts import Artifact, Built, build_or_open, is_complete, run_folder
+from contamination.core.artifacts import (
+    Artifact,
+    WrittenFiles,
+    build_or_open,
+    is_complete,
+    run_folder,
+)
 from contamination.core.disk import is_writable_folder
 from contamination.core.files import write_text_atomically
 from contamination.core.terminal import wrap_text
@@ -73,7 +79,7 @@ def write_report(
 
 def _write_report_folder(
     folder: Path, stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[CellRecord]
-) -> Built:
+) -> WrittenFiles:
     from contamination.analysis.report_files import gather_findings, write_report_files
 
     tables = compute_statistics(stage.name, stage.seed, cells, stage.analysis)
@@ -87,7 +93,7 @@ def _write_report_folder(
     )
     content = [str(path.relative_to(folder)) for path in [*tidy, *written]]
     counts = {"cells": len(cells), "estimates": len(tables.results)}
-    return Built(content, counts, [PAGE, *pages])
+    return WrittenFiles(content, counts, [PAGE, *pages])
 
 
 def _log_answer(report: Report, cells: Sequence[Cell], config: AnalysisConfig) -> None:

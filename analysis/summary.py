@@ -22,8 +22,8 @@ from contamination.analysis.statistics.results import why_without_number
 from contamination.analysis.statistics.tidy_tables import Statistics
 from contamination.analysis.statistics.trends import NO_SLOPE, OCCURRENCES, ONE_DOSE
 from contamination.analysis.statistics.turning_points import parse_level_indices
-from contamination.core.statistics.estimates import ALL
-from contamination.core.statistics.metrics import ALARMS, AUROC
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
+from contamination.core.statistics.metrics import AUROC, MIN_FALSE_ALARMS
 from contamination.detection.baselines.blind import BLIND
 
 Row = Mapping[Any, Any]
@@ -198,10 +198,10 @@ def reading_guide(config: AnalysisConfig) -> str:
         f"the AUROC of a guess. In brackets: {config.confidence:.0%} intervals from a bootstrap "
         f"over examples, and over seeds where there are several ({config.draws:,} draws; for AUROC "
         "Wilson's interval with the draws' variance). A rate is shown where at least "
-        f"{ALARMS} false alarms are expected at its level in each benchmark; otherwise the table "
-        "states what is missing. A column with a number contains the members with this many "
-        "occurrences, `any` all of them; `all` is the mean over benchmarks, and has a number where "
-        "each of them does. Rises, falls and turns between levels are judged by paired "
+        f"{MIN_FALSE_ALARMS} false alarms are expected at its level in each benchmark; otherwise "
+        "the table states what is missing. A column with a number contains the members with this "
+        "many occurrences, `any` all of them; `all` is the mean over benchmarks, and has a number "
+        "where each of them does. Rises, falls and turns between levels are judged by paired "
         "differences, corrected for the number of pairs."
     )
 
@@ -214,7 +214,7 @@ def condition_sentences(
     Methods are compared by their default variants. "Strongest" needs the corrected paired test
     against every other method, "rises" the slope's interval and τ's test.
     """
-    mean_aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
+    mean_aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL_BENCHMARKS)]
     detectors = mean_auroc_rows(pooled)
     best = best_method_row(detectors)
     name = method_label(
@@ -244,7 +244,7 @@ def condition_sentences(
 
 def mean_auroc_rows(pooled: pd.DataFrame) -> pd.DataFrame:
     """Returns the AUROCs of the contaminated model, averaged over benchmarks: default variants."""
-    mean_aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
+    mean_aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL_BENCHMARKS)]
     return mean_aurocs[(mean_aurocs["checkpoint"] == CONTAMINATED) & mean_aurocs["default"]]
 
 
@@ -287,7 +287,7 @@ def _unmeasured_sentence(row: pd.Series[Any]) -> str:
     """Why a condition has no number over its benchmarks."""
     why = why_without_number(row)
     if row["n_members"] and row["n_nonmembers"]:
-        return f"{ALL}, the mean over benchmarks: {why}."
+        return f"{ALL_BENCHMARKS}, the mean over benchmarks: {why}."
     return f"{why[0].upper()}{why[1:]}."
 
 
@@ -319,7 +319,9 @@ def _best_method_sentence(
 
 def _indistinguishable_methods(best: str, comparisons: pd.DataFrame, confidence: float) -> set[str]:
     """Returns the methods from which the test cannot distinguish the best one."""
-    rows = comparisons[(comparisons["metric"] == AUROC.name) & (comparisons["benchmark"] == ALL)]
+    rows = comparisons[
+        (comparisons["metric"] == AUROC.name) & (comparisons["benchmark"] == ALL_BENCHMARKS)
+    ]
     unsure = rows[~(rows["p_max_t"] < 1 - confidence)]
     pairs = zip(unsure["method_a"], unsure["method_b"], strict=True)
     return {method for pair in pairs if best in pair for method in pair if method != best}
@@ -333,7 +335,7 @@ def _occurrences_sentence(
     confidence: float,
 ) -> str:
     """Returns how the best method's AUROC follows the occurrences, and how many methods' rise."""
-    slopes = trends[(trends["over"] == OCCURRENCES) & (trends["benchmark"] == ALL)]
+    slopes = trends[(trends["over"] == OCCURRENCES) & (trends["benchmark"] == ALL_BENCHMARKS)]
     if slopes.empty:
         return "Occurrences: no trend was measured."
     slopes = slopes.set_index(["method", "variant"]).loc[methods_of(detectors)]

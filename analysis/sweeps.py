@@ -14,10 +14,10 @@ from contamination.analysis.factors import FACTORS, Factor
 from contamination.analysis.methods import Methods, checkpoint_of, sort_methods
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.statistics.results import why_without_number
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND
-from contamination.injection.finetuning.config import PLACES
+from contamination.injection.finetuning.config import STAGE_TITLES
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Sweep:
             if factor.shared_as and pd.notna(first_row.get(factor.column)):
                 phrase_by_column[factor.column] = factor.shared_as.format(first_row[factor.column])
         if pd.notna(first_row.get("stage")):
-            phrase_by_column["stage"] = f"members in {PLACES[first_row['stage']]}"
+            phrase_by_column["stage"] = f"members in {STAGE_TITLES[first_row['stage']]}"
             phrase_by_column["scope"] = f"{first_row['scope']} scored"
         if pd.notna(first_row["last_tokens"]):
             phrase_by_column["last_tokens"] = (
@@ -150,7 +150,7 @@ def format_short(value: float) -> str:
 
 def _trends_of_series(trends: pd.DataFrame, factor: Factor, rows: pd.DataFrame) -> pd.DataFrame:
     """The trends of the series with these rows: it is named by one of its conditions."""
-    along = (trends["over"] == factor.column) & (trends["benchmark"] == ALL)
+    along = (trends["over"] == factor.column) & (trends["benchmark"] == ALL_BENCHMARKS)
     return trends[along & trends["condition"].isin(rows["condition"])]
 
 
@@ -175,7 +175,7 @@ def _iter_series(
     if factor.column not in pooled:  # an older report, without this factor
         return
     aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)]
-    aurocs = aurocs[(aurocs["benchmark"] == ALL) & aurocs[factor.column].notna()]
+    aurocs = aurocs[(aurocs["benchmark"] == ALL_BENCHMARKS) & aurocs[factor.column].notna()]
     keys = aurocs["condition"].map(lambda condition: series.get((condition, factor.column)))
     for shared, rows in aurocs.groupby(keys, sort=False):
         conditions = rows.drop_duplicates("condition")

@@ -1,4 +1,4 @@
-"""`python -m audits NAME …`: audit a model with your own texts, or `fresh`: prepare one."""
+"""`python -m audits NAME …` audits a model with your own texts; `fresh` prepares questions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run_chosen_audit() -> int:
         find_audit_command,
         register_installed_audits,
     )
-    from contamination.detection.__main__ import run_launched
+    from contamination.detection.__main__ import run_under_launcher
 
     words = sys.argv[1:]
     if words[:1] == ["fresh"]:
@@ -53,7 +53,7 @@ def run_chosen_audit() -> int:
         return 0
     register_installed_audits(words)
     sys.argv[1:] = add_audit_prefixes(words)
-    return run_launched(partial(run_hydra_command, "audit", main))
+    return run_under_launcher(partial(run_hydra_command, "audit", main))
 
 
 if __name__ == "__main__":

@@ -44,8 +44,11 @@ class AuditStage(ScoringNodes):
 
         Args:
             texts: the texts, with unique ids.
-            description: of the texts, recorded in config.yaml in place of a path.
+            description: what the texts are, recorded in config.yaml in place of a path.
             model: the model to score with; by default `self.model`.
+
+        Returns:
+            The folder of scores.
         """
         from contamination.detection.run import run
 
@@ -54,7 +57,7 @@ class AuditStage(ScoringNodes):
     def scores_folder(
         self, texts: Texts, description: str, model: ScoredModelConfig | None = None
     ) -> Path:
-        """The folder of the same scores; its name depends on all that can change them."""
+        """Returns the folder that `score_texts` would make or reuse, without scoring."""
         from contamination.detection.run import scores_folder
 
         return scores_folder(self._detection_stage(description, model), texts)
@@ -70,7 +73,7 @@ class AuditResult:
     """The result of an audit.
 
     Attributes:
-        content: what its Markdown file and its page say.
+        content: the content of its Markdown file and of its page.
         counts: numbers to record in the manifest.
         files: names of further files that the audit has written into its folder.
     """
@@ -85,10 +88,11 @@ class PreparedAudit:
     """An audit whose input has been read and checked.
 
     Attributes:
-        slug: names the audited model in the folder's name.
-        inputs: the digests of all that the audit reads, by name.
-        conduct: does the work, given the audit's unfinished folder.
-        settings: what else can change the result, besides the audit's own fields and the seed.
+        slug: the audited model's part of the folder's name.
+        inputs: the digests of everything that the audit reads, by name.
+        conduct: runs the audit; called with the audit's unfinished folder.
+        settings: further settings that can change the result, besides the audit's own fields and
+            the seed.
     """
 
     slug: str
@@ -106,10 +110,10 @@ class Audit(Ranged, ABC, node="audit"):
     """
 
     kind: ClassVar[str]
-    """The first word of the names of its folders."""
+    """The first part of the names of its run folders."""
 
     needed: ClassVar[Sequence[str]] = ()
-    """Fields that must be given, although their default is None."""
+    """The names of fields that are required, although their default is None."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,7 +124,7 @@ class Audit(Ranged, ABC, node="audit"):
 
     @abstractmethod
     def prepare(self, stage: AuditStage) -> PreparedAudit:
-        """Read and check all input.
+        """Reads and checks all input; returns the audit ready to be conducted.
 
         Raises:
             UserError: the input can't be used.
@@ -128,7 +132,7 @@ class Audit(Ranged, ABC, node="audit"):
 
 
 def check_audit(instance: Any, node: Mapping[str, Any]) -> Audit:
-    """Return the instance that the node `audit` describes if it is an audit.
+    """Returns the instance that the node `audit` describes, if it is an audit.
 
     Raises:
         ConfigError: it is not.
@@ -150,7 +154,7 @@ def installed_audits() -> EntryPoints:
 
 
 def register_installed_audits(overrides: Sequence[str]) -> None:
-    """Make audits of other packages known to Hydra, as further files of conf/audit.
+    """Adds the audits of other packages to Hydra's config store, as further files of conf/audit.
 
     Only the audit that the overrides choose is imported, for the defaults of its fields.
 
@@ -195,7 +199,7 @@ def _default_value(field: Field[Any]) -> Any:
 
 
 def add_audit_prefixes(overrides: Sequence[str]) -> list[str]:
-    """The command line's overrides, with `positives=DIR` written as `audit.positives=DIR`.
+    """Returns the command line's overrides, with `positives=DIR` as `audit.positives=DIR`.
 
     A field of the chosen audit is recognised without its prefix, unless `AuditStage` has a field of
     the same name, such as `model`.
@@ -217,7 +221,7 @@ def chosen_audit_name(overrides: Sequence[str]) -> str | None:
 
 
 def _audit_field_names(audit_name: str | None) -> set[str]:
-    """The fields of a file of conf/audit, or of an installed audit; none if there is neither."""
+    """Returns the fields of a file of conf/audit or of an installed audit, or an empty set."""
     if audit_name is None:
         return set()
     file = CONF / "audit" / f"{audit_name}.yaml"
@@ -240,9 +244,9 @@ def find_audit_command(words: Sequence[str]) -> Command:
         return command
     installed = {entry_point.name: entry_point for entry_point in installed_audits()}
     if name not in installed:
-        known = [c.removeprefix("audit ") for c in commands if c.startswith("audit ")]
+        own_audits = [c.removeprefix("audit ") for c in commands if c.startswith("audit ")]
         raise ConfigError(
-            f"audit={name}: unknown audit. {near_names(str(name), [*known, *installed])}"
+            f"audit={name}: unknown audit. {near_names(str(name), [*own_audits, *installed])}"
         )
     audit_class = load_audit_class(installed[name])
     schema = describe_dataclass(audit_class)

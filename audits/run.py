@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from contamination.audits.base import AuditStage, PreparedAudit, check_audit
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.config import identity_data, instantiate_node
 from contamination.core.files import write_text_atomically
 from contamination.core.integrity import errors_naming_file
@@ -35,7 +35,10 @@ log = logging.getLogger(__name__)
 
 
 def run(stage: AuditStage) -> Artifact:
-    """Conduct the audit, unless its folder is complete already.
+    """Conducts the audit, unless its folder is already complete.
+
+    Returns:
+        The audit's run folder.
 
     Raises:
         UserError: the input can't be used; nothing is written in that case.
@@ -55,7 +58,7 @@ def run(stage: AuditStage) -> Artifact:
 
 
 def read_findings(artifact: Artifact) -> str:
-    """The audit's findings in Markdown.
+    """Returns the audit's findings in Markdown.
 
     Raises:
         ArtifactError: the file can't be read.
@@ -64,17 +67,17 @@ def read_findings(artifact: Artifact) -> str:
         return read_text(artifact.path / MARKDOWN)
 
 
-def _conduct_and_write(prepared: PreparedAudit, folder: Path) -> Built:
+def _conduct_and_write(prepared: PreparedAudit, folder: Path) -> WrittenFiles:
     result = prepared.conduct(folder)
     table_files = [name for table in result.content.tables for name in _write_table(folder, table)]
     write_text_atomically(folder / MARKDOWN, markdown_document(result.content))
     write_text_atomically(folder / PAGE, html_document(result.content))
-    return Built([*table_files, *result.files, MARKDOWN, PAGE], result.counts)
+    return WrittenFiles([*table_files, *result.files, MARKDOWN, PAGE], result.counts)
 
 
 def _write_table(folder: Path, table: Table) -> tuple[str, str]:
-    """Write the table's data as Parquet and as CSV; returns the files' names."""
-    names = f"{table.name}.parquet", f"{table.name}.csv"
-    write_parquet(folder / names[0], pa.Table.from_pandas(table.data, preserve_index=False))
-    write_csv(folder / names[1], table.data)
-    return names
+    """Writes the table's data as Parquet and as CSV; returns the files' names."""
+    parquet_name, csv_name = f"{table.name}.parquet", f"{table.name}.csv"
+    write_parquet(folder / parquet_name, pa.Table.from_pandas(table.data, preserve_index=False))
+    write_csv(folder / csv_name, table.data)
+    return parquet_name, csv_name

@@ -1,8 +1,8 @@
-"""Run folders: named by the config and the inputs, with a manifest that is written last.
+"""Run folders, named by the config and the inputs, with a manifest that is written last.
 
 A stage writes one folder ``<runs>/<kind>/<slug>-<hash>``. The hash is computed from the resolved
-config (without the fields marked ``runtime``) and the digests of the inputs, never from the time or
-the machine. A folder without ``manifest.json`` is unfinished.
+config (without the fields made by `core.config.runtime_field`) and the digests of the inputs, never
+from the time or the machine. A folder without ``manifest.json`` is unfinished.
 """
 
 from __future__ import annotations
@@ -31,24 +31,27 @@ from contamination.core.disk import disk_errors_as_data_errors
 from contamination.core.errors import ArtifactError, ConfigError, UserError
 from contamination.core.files import hashed_json, sync_to_disk, write_text_atomically
 from contamination.core.hashing import combined_digest, digests_by_name
-from contamination.core.lock import CLAIM, exclusive_build
+from contamination.core.lock import CLAIM_SEPARATOR, exclusive_build
 
 if TYPE_CHECKING:
     import pandas as pd
 CONFIG = "config.yaml"
-FOLDER_NAME = re.compile(r".+-[0-9a-f]{12}")  # as `run_folder` returns it
-MODEL, WITH_MODEL = "hf", ("model", "masked_lm")  # a folder's model, and the kinds that have one
-UNKNOWN = "unknown"
-REVISION = "REVISION"  # the file with the revision in a copy of the code
+RUN_FOLDER_NAME = re.compile(r".+-[0-9a-f]{12}")  # as `run_folder` returns it
+MODEL_FOLDER, KINDS_WITH_MODEL = (
+    "hf",
+    ("model", "masked_lm"),
+)  # a folder's model, and the kinds that have one
+UNKNOWN_REVISION = "unknown"
+REVISION_FILE = "REVISION"  # the file with the revision in a copy of the code
 
 
 @dataclass(frozen=True)
-class Built:
-    """The files that a stage wrote, by their paths in its folder."""
+class WrittenFiles:
+    """The files that a stage wrote, as paths relative to its run folder."""
 
     content: Sequence[str]  # files that the folder's digest covers
     counts: Mapping[str, Any] = field(default_factory=dict)  # numbers to record in the manifest
-    records: Sequence[str] = ()  # other files that are read later; the digest leaves them out
+    records: Sequence[str] = ()  # other files that are read later; the digest does not cover them
 
 
 @dataclass(frozen=True)
@@ -100,19 +103,19 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def run_folder(runs: Path, kind: str, slug: str, config: Any, inputs: Mapping[str, str]) -> Path:
     """Returns the path of the run folder for `config` and `inputs` (name → digest)."""
-    named_by = {
+    identity = {
         "schema": integrity.SCHEMA,
         "kind": kind,
         "config": identity_data(config),
         "inputs": dict(inputs),
     }
-    digest = hashlib.sha256(json.dumps(named_by, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return runs / kind / f"{path_part_of(slug)}-{digest[:12]}"
 
 
-def path_part_of(words: str) -> str:
-    """Returns the words as one part of a path: letters, digits, dots and hyphens."""
-    return re.sub(r"[^A-Za-z0-9.]+", "-", words).strip("-")
+def path_part_of(text: str) -> str:
+    """Returns the text as one component of a path: only letters, digits, dots and hyphens."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-")
 
 
 def is_complete(folder: Path) -> bool:
@@ -124,42 +127,42 @@ def build_or_open(
     folder: Path,
     config: Any,
     inputs: Mapping[str, str],
-    write_files: Callable[[Path], Built],
+    write_files: Callable[[Path], WrittenFiles],
     named: Any = None,
     *,
     log_nearest: bool = True,
 ) -> Artifact:
-    """Return the finished run folder; if it is not complete, `write_files` builds or resumes it.
+    """Returns the finished run folder; if it is not complete, `write_files` builds or resumes it.
 
     If several processes need the same folder, one of them builds it and the others wait.
 
     Args:
         folder: as `run_folder` returns it.
-        config: what config.yaml will contain.
+        config: the content of config.yaml.
         inputs: the digests of the inputs, by name.
         write_files: writes the files into the folder.
-        named: the config that `run_folder` was given; None: `config`.
+        named: the config that was passed to `run_folder`; None: `config`.
         log_nearest: whether to log which finished folder differs least from a new one.
     """
     if not is_complete(folder):
-        with exclusive_build(folder) as check:
+        with exclusive_build(folder) as check_lease:
             if not is_complete(folder):
-                named_by = identity_data(config if named is None else named)
+                identity = identity_data(config if named is None else named)
                 if log_nearest:
-                    log_nearest_folder(folder, integrity.SCHEMA, named_by, inputs)
+                    log_nearest_folder(folder, integrity.SCHEMA, identity, inputs)
                 with started_or_resumed_folder(folder, config):
-                    built = write_files(folder)
-                    check()
-                    write_manifest(folder, inputs, built, named_by)
+                    written = write_files(folder)
+                    check_lease()
+                    write_manifest(folder, inputs, written, identity)
     return open_artifact(folder, folder.parent.name)
 
 
 @contextmanager
 def started_or_resumed_folder(folder: Path, config: Any) -> Iterator[None]:
-    """Start or resume a folder; remove a new one again if the config can't work.
+    """Start or resume a folder; a new folder is removed again if its config is not valid.
 
     Raises:
-        DataError: the disk refuses to write.
+        DataError: the disk can't be written to.
     """
     is_new = not folder.exists()
     _write_config(folder, config)
@@ -176,14 +179,14 @@ def started_or_resumed_folder(folder: Path, config: Any) -> Iterator[None]:
 
 @contextmanager
 def shared_folder(folder: Path, config: Any, claim: str) -> Iterator[bool]:
-    """Add files to a folder to which other processes may add files, or which they may build.
+    """Add files to a folder that other processes may add files to, or may build.
 
-    Only one process at a time has the `claim`; the others wait for it.
+    Only one process at a time holds the lease that `claim` names; the others wait.
 
     Yields:
-        Whether the folder is unfinished; nothing may be added to a finished one.
+        Whether the folder is unfinished; nothing may be added to a finished folder.
     """
-    with exclusive_build(folder.with_name(f"{folder.name}{CLAIM}{claim}")):
+    with exclusive_build(folder.with_name(f"{folder.name}{CLAIM_SEPARATOR}{claim}")):
         is_unfinished = not is_complete(folder)
         with disk_errors_as_data_errors(folder):
             if is_unfinished and not (folder / CONFIG).exists():
@@ -201,16 +204,16 @@ def format_config(config: Any) -> str:
     """Returns the config as YAML that `read_config` can read.
 
     Raises:
-        ConfigError: it exceeds a limit of `core.stored_files`.
+        ConfigError: the config exceeds a limit of `core.stored_files`.
     """
     plain_config = to_plain_data(config)
     try:
         stored_files.check_yaml_limits(plain_config)
         text = yaml.safe_dump(plain_config, sort_keys=False)
-        stored_files.check_yaml(text, stored_files.MOST_NODES)
+        stored_files.check_yaml(text, stored_files.MAX_NODES)
     except ValueError as error:
         raise ConfigError(f"{error}.") from error
-    check_config_bytes(text, stored_files.MOST_YAML_BYTES)
+    check_config_bytes(text, stored_files.MAX_YAML_BYTES)
     return text
 
 
@@ -218,7 +221,7 @@ def check_config_bytes(text: str, max_bytes: int) -> None:
     """Raise a ConfigError if the text of a config has more than `max_bytes` bytes."""
     if (size := len(text.encode())) > max_bytes:
         raise ConfigError(
-            f"The configuration has {size:,} bytes, and {max_bytes:,} can be read again: give "
+            f"The configuration has {size:,} bytes, but at most {max_bytes:,} can be read: give "
             "fewer or shorter values, or files that contain them."
         )
 
@@ -226,24 +229,24 @@ def check_config_bytes(text: str, max_bytes: int) -> None:
 def write_manifest(
     folder: Path,
     inputs: Mapping[str, str],
-    built: Built,
+    written: WrittenFiles,
     naming_settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the manifest, last and atomically: the folder is complete from then on.
+    """Write the manifest atomically, after all other files: it marks the folder as complete.
 
     Args:
         folder: the run folder.
         inputs: the digests of its inputs, by name.
-        built: its files.
-        naming_settings: the settings that name the folder.
+        written: its files.
+        naming_settings: the settings from which the folder's name was computed.
     """
-    names = sorted({CONFIG, *built.content, *built.records})
+    names = sorted({CONFIG, *written.content, *written.records})
     for name in [*integrity.unlisted_files(folder, names)]:  # left by an attempt that was killed
         (folder / name).unlink()
     for name in names:
         sync_to_disk(folder / name)
     record_digests = digests_by_name({name: folder / name for name in names})
-    content_digests = {name: record_digests.pop(name) for name in sorted(built.content)}
+    content_digests = {name: record_digests.pop(name) for name in sorted(written.content)}
     manifest = {
         "kind": folder.parent.name,
         "schema": integrity.SCHEMA,
@@ -252,7 +255,7 @@ def write_manifest(
         "digest": combined_digest(content_digests),
         "identity": naming_settings,
         "inputs": dict(inputs),
-        "counts": dict(built.counts),
+        "counts": dict(written.counts),
         "files": content_digests,
         "records": record_digests,
         "bytes": {name: (folder / name).stat().st_size for name in names},
@@ -261,7 +264,7 @@ def write_manifest(
 
 
 def open_artifact(folder: Path | str, kind: str) -> Artifact:
-    """Open a finished folder of the given kind, after its integrity was checked.
+    """Returns a finished folder of the given kind, after a check of its integrity.
 
     Raises:
         ArtifactError: it is missing, unfinished, damaged, or of another kind.
@@ -289,12 +292,12 @@ def open_artifact(folder: Path | str, kind: str) -> Artifact:
 
 
 def check_owning_run_folder(path: Path | str) -> None:
-    """If a file or folder is in a run folder of this version, check the integrity of the latter.
+    """Check the integrity of the run folder that contains a file or folder, if there is one.
 
-    A path with a symbolic link is checked at the link and at its target.
+    For a symbolic link, both the link and its target are checked.
 
     Raises:
-        ArtifactError: the run folder is damaged, it has lost its manifest, or its stage did not
+        ArtifactError: the run folder is damaged or has lost its manifest, or its stage did not
             write the path.
     """
     for location in dict.fromkeys((Path(os.path.abspath(path)), Path(path).resolve())):
@@ -303,7 +306,7 @@ def check_owning_run_folder(path: Path | str) -> None:
                 check_run_folder(owner)
                 _check_manifest_lists_subfolder(owner, location)
             elif (
-                location.name == MODEL
+                location.name == MODEL_FOLDER
                 and location.parent == owner
                 and _was_written_by_training(owner)
             ):
@@ -315,7 +318,7 @@ def check_owning_run_folder(path: Path | str) -> None:
 def _check_manifest_lists_subfolder(owner: Path, subfolder: Path) -> None:
     try:
         manifest = integrity.read_manifest(owner)
-    except ArtifactError:  # `check_folder` accepted the folder of another program
+    except ArtifactError:  # `check_run_folder` accepted a folder of another program
         return
     name = subfolder.relative_to(owner).as_posix()
     is_listed = any(file.startswith(f"{name}/") for file in manifest.get("bytes", ()))
@@ -336,7 +339,7 @@ def check_run_folder(folder: Path) -> None:
     except integrity.ForeignManifestError:
         return
     except ArtifactError:
-        if (folder / CONFIG).is_file() or FOLDER_NAME.fullmatch(folder.name):
+        if (folder / CONFIG).is_file() or RUN_FOLDER_NAME.fullmatch(folder.name):
             raise
         return  # not a run folder, but for example texts from elsewhere
     if manifest["schema"] == integrity.SCHEMA:
@@ -344,12 +347,15 @@ def check_run_folder(folder: Path) -> None:
 
 
 def _was_written_by_training(folder: Path) -> bool:
-    """Whether a folder with a model but no manifest was written by training.
+    """Whether training wrote a folder with a model but no manifest, by its config or its name.
 
-    The model is written last, immediately before the manifest. The config or the name shows it.
+    Training writes the model last, immediately before the manifest.
     """
     if not (folder / CONFIG).is_file():
-        return folder.parent.name in WITH_MODEL and FOLDER_NAME.fullmatch(folder.name) is not None
+        return (
+            folder.parent.name in KINDS_WITH_MODEL
+            and RUN_FOLDER_NAME.fullmatch(folder.name) is not None
+        )
     try:
         return bool(read_config(folder).keys() & {"corpus_folder", "adopted_from"})
     except ArtifactError:
@@ -357,27 +363,27 @@ def _was_written_by_training(folder: Path) -> bool:
 
 
 def version_text() -> str:
-    """Returns the name and the release, with the revision if it is known."""
+    """Returns the package name and version, with the git revision if it is known."""
     name, revision = "contamination-testbed", code_revision()
     release = f"{name} {metadata.version(name)}"
-    return release if revision == UNKNOWN else f"{release} ({revision})"
+    return release if revision == UNKNOWN_REVISION else f"{release} ({revision})"
 
 
 @cache
 def code_revision() -> str:
     """Returns the git revision of the code (with + if files were changed), or 'unknown'."""
     root = Path(__file__).resolve().parents[1]
-    if (root / REVISION).is_file():  # a snapshot of the code
-        return (root / REVISION).read_text().strip()
+    if (root / REVISION_FILE).is_file():  # a snapshot of the code
+        return (root / REVISION_FILE).read_text().strip()
     # fails if the code is installed inside the checkout of another project
     list_this_file = ["git", "ls-files", "--error-unmatch", __file__]
     describe = ["git", "describe", "--always", "--dirty=+", "--abbrev=12"]
     try:
-        for run_command in (list_this_file, describe):
-            done = subprocess.run(run_command, cwd=root, capture_output=True, text=True, check=True)
+        for command in (list_this_file, describe):
+            result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
-        return UNKNOWN
-    return done.stdout.strip()
+        return UNKNOWN_REVISION
+    return result.stdout.strip()
 
 
 def to_plain_data(value: Any) -> Any:

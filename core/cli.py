@@ -1,6 +1,7 @@
-"""The command line of every stage: Hydra, with errors of one paragraph and exit statuses.
+"""The command line of every stage: Hydra, with one-paragraph errors and exit statuses.
 
-`command` and `run_tool` serve the command line, `run_stage` and `compose_stage` serve Python.
+`run_hydra_command` and `run_tool` serve the command line; `run_stage` and `compose_stage` serve
+the Python API.
 """
 
 from __future__ import annotations
@@ -35,11 +36,13 @@ from contamination.core.disk import check_has_disk, disk_errors_as_data_errors
 from contamination.core.errors import ConfigError, StoppedError, UserError, near_names, require
 from contamination.core.signals import stop_on_signals
 from contamination.core.stored_files import check_yaml_limits
-from contamination.core.suggestions import known_fields, similar_fields, unknown_field
+from contamination.core.suggestions import known_fields, similar_fields, unknown_field_in_error
 from contamination.core.terminal import escape_controls
 from contamination.core.tokenizer_panics import tokenizer_panics_as_config_errors
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
+TEMPLATE = re.compile(r"\+*(?:[\w.]+\.)?template")
+"""A field whose text has braces."""
 T = TypeVar("T")
 
 
@@ -56,14 +59,14 @@ def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> 
     """
     if "--version" in sys.argv[1:]:  # Hydra would print its own version
         return run_tool(lambda: print(version_text()))
-    # Threads that wait by spinning make torch some twenty times slower beside another busy process.
+    # Spinning threads make torch about twenty times slower beside another busy process.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then raises errors and leaves their text to us
     quiet_libraries()
     user_errors: list[UserError] = []
 
     def run_job(config: DictConfig) -> None:
-        process_records.set_records_folder(config.get("records"))  # set by a launcher
+        process_records.set_records_folder(config.get("records"))  # given by a launcher
         try:
             check_config_size(config)
             integrity.set_hash_policy(config.get("verify", integrity.CHANGED))
@@ -75,10 +78,11 @@ def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> 
                 sys.exit(error.status if isinstance(error, UserError | StoppedError) else 1)
             if not isinstance(error, UserError):  # a StoppedError ends a sweep as well
                 raise
-            user_errors.append(error)  # Hydra would print a line of its own before it
+            user_errors.append(error)  # raised here, Hydra would print a line before it
 
     try:
-        secrets.check_overrides_hold_no_key(sys.argv[1:])
+        sys.argv[1:] = quote_templates(sys.argv[1:])
+        secrets.check_overrides_contain_no_key(sys.argv[1:])
         check_no_sweeper_params(sys.argv[1:])
         with stop_on_signals(), disk_errors_as_data_errors():
             hydra.main(version_base="1.3", config_path=str(CONF), config_name=config_name)(
@@ -92,10 +96,10 @@ def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> 
 
 
 def run_tool(tool: Callable[[], int | None]) -> int:
-    """Run a tool that is no Hydra application.
+    """Run a command that is not a Hydra application.
 
     Returns:
-        The exit status: the tool's (0 for None), or that of a user's error or a signal, which is
+        The exit status: the tool's (0 for None), or that of a user error or a signal, which is
         printed.
     """
     quiet_libraries()
@@ -111,7 +115,7 @@ def run_tool(tool: Callable[[], int | None]) -> int:
 
 
 def print_error(error: UserError | StoppedError) -> int:
-    """Print the error, without secrets of the command line, and return its exit status."""
+    """Print the error without the command line's secrets, and return its exit status."""
     label = "stopped" if isinstance(error, StoppedError) else "error"
     message = escape_controls(secrets.hide_sensitive_overrides(str(error), sys.argv[1:]))
     print(f"{label}: {message}", file=sys.stderr)
@@ -121,19 +125,19 @@ def print_error(error: UserError | StoppedError) -> int:
 def run_stage(
     name: str, overrides: Sequence[str], schema: type[T], run: Callable[[T], Artifact]
 ) -> Path:
-    """Run a stage from Python as the command does with these overrides.
+    """Run a stage from Python as its command would with the same overrides.
 
     Args:
-        name: of the file in conf/, without its suffix.
+        name: the name of the file in conf/, without its suffix.
         overrides: overrides, such as `"seed=1"`.
         schema: the stage's config class.
-        run: the stage, which builds a run folder or reuses a finished one.
+        run: the stage's function, which builds a run folder or reuses a finished one.
 
     Returns:
-        The run folder.
+        The path of the run folder.
 
     Raises:
-        UserError: the errors of the command.
+        UserError: as the command would report it.
     """
     with disk_errors_as_data_errors(), tokenizer_panics_as_config_errors():
         return run(compose_stage(name, overrides, schema)).path
@@ -146,7 +150,8 @@ def compose_stage(name: str, overrides: Sequence[str], schema: type[T]) -> T:
         ConfigError: a field or a choice is unknown, or a value is not allowed.
     """
     for override in overrides:
-        require(isinstance(override, str), "words", override, 'give texts, such as "seed=1".')
+        require(isinstance(override, str), "overrides", override, 'give strings, such as "seed=1".')
+    overrides = quote_templates(overrides)
     try:
         with initialize_config_dir(str(CONF), version_base="1.3"):
             config = compose(name, list(overrides))
@@ -156,8 +161,26 @@ def compose_stage(name: str, overrides: Sequence[str], schema: type[T]) -> T:
     return convert_config(config, schema)
 
 
+def quote_templates(overrides: Sequence[str]) -> list[str]:
+    """Returns the overrides, with templates in the quotes that Hydra requires around braces."""
+    return [*map(_quote_template, overrides)]
+
+
+def _quote_template(override: str) -> str:
+    name, _, value = override.partition("=")
+    if not TEMPLATE.fullmatch(name):
+        return override
+    try:
+        OverridesParser.create().parse_override(override)
+    except HydraException:
+        # In Hydra's quotes a backslash is itself, except before a quote.
+        inner = re.sub(r'(\\*)("|$)', lambda m: m[1] * 2 + ('\\"' if m[2] else ""), value)
+        return f'{name}="{inner}"'
+    return override
+
+
 def check_runs_folder(config: DictConfig) -> str:
-    """Returns the folder of all run folders (`runs`).
+    """Returns `runs`, the folder that contains all run folders.
 
     Raises:
         ConfigError: it is empty, or in a file system without a disk, such as /proc.
@@ -169,7 +192,7 @@ def check_runs_folder(config: DictConfig) -> str:
 
 
 def check_config_size(config: DictConfig) -> None:
-    """Raise a ConfigError if config.yaml of a run folder would be too large to read again."""
+    """Raise a ConfigError if the run folder's config.yaml would be too large to be read."""
     try:
         check_yaml_limits(OmegaConf.to_container(config))
     except ValueError as error:
@@ -177,13 +200,13 @@ def check_config_size(config: DictConfig) -> None:
 
 
 def check_no_sweeper_params(overrides: Sequence[str]) -> None:
-    """Check that the command line gives the values of a sweep to the fields themselves.
+    """Check that the command line sweeps over fields directly, as in `seed=0,1`.
 
-    Hydra's own sweeper reads `hydra.sweeper.params` from files. On a command line it fails with a
-    traceback, except for null, which drops the values of a file.
+    Hydra's basic sweeper reads `hydra.sweeper.params` from files. Given on the command line, it
+    fails with a traceback, except for null, which drops the values from files.
 
     Raises:
-        ConfigError: values are given to `hydra.sweeper.params`.
+        ConfigError: the command line sets `hydra.sweeper.params`.
     """
     if any(override.startswith("hydra/sweeper=") for override in overrides):
         return
@@ -192,18 +215,18 @@ def check_no_sweeper_params(overrides: Sequence[str]) -> None:
         if re.match(r"hydra\.sweeper\.params\b", field) and value != "null":
             raise ConfigError(
                 f"{field} is {value}: on the command line, give the values to the field itself, "
-                "such as --multirun seed=0,1. hydra.sweeper.params=null drops those of a file."
+                "such as --multirun seed=0,1. hydra.sweeper.params=null drops those from files."
             )
 
 
 class SweepCheck(Callback):
-    """A Hydra callback that ends a sweep that can't start, before anything is written.
+    """A Hydra callback that stops an invalid sweep before anything is written.
 
-    Hydra turns exceptions in a callback into warnings, except SystemExit.
+    Hydra turns exceptions in a callback into warnings, except for SystemExit.
     """
 
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
-        """Exit with the status of a user's error if `runs` or the sweep's values can't be used."""
+        """Exit with the status of a user error if `runs` or the sweep's values are not valid."""
         try:
             check_runs_folder(config)
             check_sweep_cells(config)
@@ -213,7 +236,7 @@ class SweepCheck(Callback):
 
 
 def check_sweep_cells(config: DictConfig) -> None:
-    """Check that Hydra's own sweeper would run the cells that the command line describes.
+    """Check that Hydra's basic sweeper would run the cells that the command line describes.
 
     Raises:
         ConfigError: there is no cell, as with `seed=range(0,0)`, or a list contains ranges.
@@ -225,22 +248,22 @@ def check_sweep_cells(config: DictConfig) -> None:
     require(
         batch_size is None or batch_size >= 1, "hydra.sweeper.max_batch_size", batch_size, remedy
     )
-    with suppress(HydraException):  # the sweeper itself refuses such values with a reason
+    with suppress(HydraException):  # the sweeper itself reports such values
         for override in _parse_all_overrides(config):
             values = override.value()
             if isinstance(values, ChoiceSweep) and any(isinstance(v, Sweep) for v in values.list):
-                remedy = "--multirun takes one range, or a list of values. Write the values out."
-                raise _override_error(override, remedy)
+                remedy = "--multirun takes one range or a list of values. Write all values out."
+                raise _sweep_error(override, remedy)
         if overrides_of_sweep_cells(config) != []:
             return
         for override in _parse_all_overrides(config):
             if override.is_discrete_sweep() and not [*override.sweep_string_iterator()]:
-                remedy = "--multirun has nothing to run, give at least one value."
-                raise _override_error(override, remedy)
+                remedy = "--multirun has nothing to run. Give at least one value."
+                raise _sweep_error(override, remedy)
 
 
 def check_sweep_fields(config: DictConfig) -> None:
-    """Check that the cells of a sweep can be composed, once for each override.
+    """Check that the cells of a sweep can be composed; each override is checked once.
 
     Raises:
         ConfigError: a field or a choice is unknown.
@@ -256,15 +279,15 @@ def check_sweep_fields(config: DictConfig) -> None:
             raise ConfigError(_hydra_error_message(error, name, cell)) from error
 
 
-def _override_error(override: Override, remedy: str) -> ConfigError:
+def _sweep_error(override: Override, remedy: str) -> ConfigError:
     field, _, value = str(override.input_line).partition("=")
     return ConfigError(f"{field} is {value}: {remedy}")
 
 
 def overrides_of_sweep_cells(config: DictConfig) -> list[list[str]] | None:
-    """Returns the overrides of each cell of a sweep, as Hydra's own sweeper combines them.
+    """Returns the overrides of each cell of a sweep, as Hydra's basic sweeper combines them.
 
-    None for another sweeper, which chooses the next cells while the sweep runs.
+    Returns None for any other sweeper, which may choose cells while the sweep runs.
     """
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 
@@ -279,7 +302,7 @@ def _has_basic_sweeper(config: DictConfig) -> bool:
 
 
 def _parse_all_overrides(config: DictConfig) -> list[Override]:
-    """The overrides of a sweep: those of its configuration, then those of the command line."""
+    """The sweep's overrides: those of its configuration, then those of the command line."""
     parameters = config.hydra.sweeper.params or {}
     override_texts = [*(f"{k}={v}" for k, v in parameters.items()), *config.hydra.overrides.task]
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
@@ -288,12 +311,14 @@ def _parse_all_overrides(config: DictConfig) -> list[Override]:
 
 
 def _hydra_error_message(error: Exception, config_name: str, words: Sequence[str]) -> str:
-    """The error in one paragraph; of a misspelt field with the names that may be meant."""
-    if (name := unknown_field(error)) is not None:
+    """The error in one paragraph; for a misspelt field, with similar names."""
+    if (name := unknown_field_in_error(error)) is not None:
         return _unknown_field_message(name, config_name, words)
     if match := re.match(r"You must specify '([^']+)'.*?Available options:(.*)", str(error), re.S):
         group, choices = match[1], match[2].split()
-        return f"{group} is not given: choose one of {', '.join(choices)}, as {group}={choices[0]}."
+        return (
+            f"{group} is missing: choose one of {', '.join(choices)}, such as {group}={choices[0]}."
+        )
     if isinstance(error, MissingConfigException):
         return _unknown_choice_message(error)
     if isinstance(error, OverrideParseException):
@@ -312,7 +337,7 @@ def _unknown_field_message(name: str, config_name: str, words: Sequence[str]) ->
 
 
 def _unreadable_override_message(error: OverrideParseException) -> str:
-    """Shows the override in quotes, which Hydra's grammar requires around some characters."""
+    """The message shows the override in quotes, which Hydra requires around some characters."""
     name, equals, value = error.override.partition("=")
     quoted = shlex.quote(f'{name}="{value}"')
     if not equals or '"' in value or "'" in value:
@@ -321,12 +346,11 @@ def _unreadable_override_message(error: OverrideParseException) -> str:
 
 
 def _unknown_choice_message(error: MissingConfigException) -> str:
-    """'Could not find benchmark/bolq' with similar names."""
     group, _, name = (error.missing_cfg_file or "").rpartition("/")
     if not group or not (CONF / group).is_dir():
         return _describe_hydra_error(error)
     choices = {path.stem for path in (CONF / group).glob("*.yaml")}
-    with suppress(OSError):  # Hydra's store raises it for a group that it lacks
+    with suppress(OSError):  # raised by Hydra's store for a group that it does not have
         choices |= {Path(node).stem for node in ConfigStore.instance().list(group)}
     return f"{group}={name}: unknown {group}. {near_names(name, choices)}"
 
@@ -341,7 +365,7 @@ def _describe_hydra_error(error: Exception) -> str:
 
 @contextmanager
 def discard_output() -> Iterator[None]:
-    """Discard standard output and error, also of subprocesses such as compilers."""
+    """Discard standard output and standard error, also those of subprocesses."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved_descriptors = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
@@ -351,7 +375,7 @@ def discard_output() -> Iterator[None]:
                 os.dup2(devnull.fileno(), descriptor)
             yield
     finally:
-        sys.stdout.flush()  # what Python has buffered is discarded as well
+        sys.stdout.flush()  # so that buffered output is discarded as well
         sys.stderr.flush()
         for descriptor, copy in saved_descriptors:
             os.dup2(copy, descriptor)
@@ -359,13 +383,15 @@ def discard_output() -> Iterator[None]:
 
 
 def quiet_libraries() -> None:
-    """Turn off progress bars and advice of libraries; their errors are still shown."""
+    """Turn off the progress bars and warnings of libraries; their errors are still shown."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     os.environ.setdefault("WANDB_SILENT", "true")
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # it would report from offline runs too
+    os.environ.setdefault(
+        "WANDB_ERROR_REPORTING", "false"
+    )  # wandb would send reports even from offline runs
     for name in ("DeepSpeed", "httpx", "matplotlib", "numexpr", "transformers"):
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module=r"(deepspeed|torch|transformers)\..*")
-    warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the chart has a box
+    warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is drawn

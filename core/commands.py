@@ -1,4 +1,4 @@
-"""The commands of the command line, as the table `conf/help.yaml` describes them."""
+"""The commands of the command line, read from `conf/help.yaml`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from contamination.core.field_docs import (
 )
 from contamination.core.stored_files import read_yaml
 
-TABLE = CONF / "help.yaml"
+COMMANDS_FILE = CONF / "help.yaml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +30,17 @@ class Command:
 
     Attributes:
         name: the words after `contamination`, such as `detect view`.
-        module: the words after `python -m`, such as `detection view`; empty: there is no module.
-        purpose: what it does; the first sentence is its line in lists of commands.
-        example: words that follow the command.
-        docs: the page that tells more.
-        group: the heading in the list of all commands; empty: that of the command above it.
-        config: its file in `conf/`, without the suffix; empty: it is no Hydra application.
-        schemas: the dataclasses of its config, below `contamination`; of two nodes with one name
-            the first one's counts.
-        choice: the choice that the sub-command stands for, such as `audit=books`.
+        module: the words after `python -m`, such as `detection view`; empty if there is no module.
+        purpose: what it does; lists of commands show the first sentence.
+        example: example arguments.
+        docs: the documentation page.
+        group: the heading in the list of all commands; empty: that of the previous command.
+        config: its file in `conf/`, without the suffix; empty if it is not a Hydra application.
+        schemas: import paths of its config dataclasses, relative to `contamination`; if two of them
+            have a node of the same name, the first one is used.
+        choice: the choice that the sub-command makes, such as `audit=books`.
         fields: the names of the most important fields.
-        words: for a command that is no Hydra application, what each word means.
+        words: the meaning of each argument, for a command that is not a Hydra application.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Command:
 def read_commands() -> Mapping[str, Command]:
     """Returns all commands by name, in the table's order."""
     commands = {}
-    for name, node in read_yaml(TABLE)["commands"].items():
+    for name, node in read_yaml(COMMANDS_FILE)["commands"].items():
         schemas, fields = tuple(node.pop("schemas", ())), tuple(node.pop("fields", ()))
         commands[name] = Command(name=name, schemas=schemas, fields=fields, **node)
     return commands
@@ -88,7 +88,7 @@ def subcommands(command: Command) -> list[Command]:
 
 
 def command_schema(command: Command) -> Schema:
-    """Returns the fields of a command's first dataclass, and the nodes of all that it reads."""
+    """Returns the fields of a command's first dataclass, and the nodes of all its dataclasses."""
     comments = comment_by_field(CONF / "common.yaml")
     comments |= comment_by_field(CONF / f"{command.config}.yaml")
     first, *others = [describe_dataclass(load_class(c), comments) for c in command.schemas]
@@ -100,13 +100,13 @@ def command_schema(command: Command) -> Schema:
 
 
 def _typed_nodes(file: str) -> set[str]:
-    """The nodes that conf/<file>.yaml types, by their names in the config."""
+    """The names of the config nodes to which conf/<file>.yaml gives a schema."""
     entries = [e for e in read_yaml(CONF / f"{file}.yaml")["defaults"] if isinstance(e, str)]
     return {re.split("[/@]", e)[-1] for e in entries if e.startswith("schema/")}
 
 
 def describe_field(command: Command, name: str) -> FieldDoc:
-    """Returns what is known of a field, with the default that it has in this command.
+    """Returns the description of a field, with its default in this command.
 
     Args:
         command: a Hydra application.
@@ -115,21 +115,21 @@ def describe_field(command: Command, name: str) -> FieldDoc:
     Raises:
         KeyError: the command has no such field.
     """
-    found = next(_find_field(command, name), None)
-    if found is None:
+    description = next(_find_field(command, name), None)
+    if description is None:
         raise KeyError(f"{command.name} has no field {name}")
     files = (
         [command.config, command.choice.replace("=", "/")] if command.choice else [command.config]
     )
     for value in (_value_in_file(file, name) for file in files):
         if value is not None and "${" not in value:
-            found = dataclasses.replace(found, default=value)
-    return dataclasses.replace(found, name=name)
+            description = dataclasses.replace(description, default=value)
+    return dataclasses.replace(description, name=name)
 
 
 def _find_field(command: Command, name: str) -> Iterator[FieldDoc]:
-    """The descriptions of a field, the most specific first."""
-    yield from _shared_fields(name)
+    """Yields the descriptions of a field, the most specific first."""
+    yield from _find_common_field(name)
     choices = {choice.name: choice for choice in read_choices(command.config)}
     if name in choices:
         default = _overridden_choices(command).get(name, choices[name].default)
@@ -151,15 +151,14 @@ def _find_field(command: Command, name: str) -> Iterator[FieldDoc]:
 
 
 def _overridden_choices(command: Command) -> dict[str, str]:
-    """The choices that the file of a sub-command makes in the place of the command's."""
+    """The sub-command's own defaults for choices of the command: group → default."""
     file = command.choice.replace("=", "/")
     if not file or "defaults" not in read_yaml(CONF / f"{file}.yaml"):
         return {}
     return {choice.group: choice.default for choice in read_choices(file)}
 
 
-def _shared_fields(name: str) -> Iterator[FieldDoc]:
-    """The field of conf/common.yaml, which every command has."""
+def _find_common_field(name: str) -> Iterator[FieldDoc]:
     values = read_yaml(CONF / "common.yaml")
     comments = comment_by_field(CONF / "common.yaml")
     if name in comments:
@@ -167,13 +166,12 @@ def _shared_fields(name: str) -> Iterator[FieldDoc]:
 
 
 def _choice_texts() -> Mapping[str, str]:
-    """What each choice is about."""
-    texts: Mapping[str, str] = read_yaml(TABLE)["choices"]
+    texts: Mapping[str, str] = read_yaml(COMMANDS_FILE)["choices"]
     return texts
 
 
 def _value_in_file(file: str, name: str) -> str | None:
-    """The value that conf/<file>.yaml gives to a field, as the command line takes it."""
+    """The value of a field in conf/<file>.yaml, as it is written on the command line."""
     value: Any = read_yaml(CONF / f"{file}.yaml")
     for key in name.split("."):
         if not isinstance(value, dict) or key not in value:

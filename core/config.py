@@ -1,4 +1,4 @@
-"""Typed configuration: dataclass schemas with ranges, conversion of Hydra's config, identities."""
+"""Typed configuration: dataclasses with allowed ranges, and conversion of Hydra's configs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from contamination.core.stored_files import escape_interpolations
 
 @dataclass(frozen=True)
 class Range:
-    """A test for the allowed values of a field, and the remedy for any other value."""
+    """A predicate for the allowed values of a field, and the remedy for any other value."""
 
     allows: Callable[[Any], bool]
     remedy: str
 
 
 FRACTION = Range(lambda value: 0 < value <= 1, "give a fraction above 0 and at most 1.")
-PART = Range(lambda value: 0 < value < 1, "give a share above 0 and below 1.")
-SHARE = Range(lambda value: 0 <= value <= 1, "give a share between 0 and 1.")
+PROPER_FRACTION = Range(lambda value: 0 < value < 1, "give a share above 0 and below 1.")
+FRACTION_OR_ZERO = Range(lambda value: 0 <= value <= 1, "give a share between 0 and 1.")
 POSITIVE = Range(lambda value: 0 < value < math.inf, "give a number above 0.")
 DEVICE = Range(
     lambda name: name in ("auto", "cpu") or name.startswith("cuda"),
@@ -37,7 +37,7 @@ DEVICE = Range(
 
 
 def at_least(low: float) -> Range:
-    """Returns the range of finite numbers of at least `low`."""
+    """Returns the range of finite numbers that are at least `low`."""
     return Range(lambda value: low <= value < math.inf, f"give {low} or more.")
 
 
@@ -47,7 +47,7 @@ def between(low: float, high: float) -> Range:
 
 
 def one_of(names: Iterable[str]) -> Range:
-    """Returns the range of these names."""
+    """Returns the range that consists of the given names."""
     choices = tuple(names)
     return Range(lambda value: value in choices, f"choose from {', '.join(choices)}.")
 
@@ -61,12 +61,12 @@ def ranged_field(default: Any, range_: Range | None, **metadata: Any) -> Any:
 
 
 class Ranged:
-    """Base class of config dataclasses: a field outside its range raises a ConfigError.
+    """Base class of config dataclasses: a value outside its field's range raises a ConfigError.
 
     Optional fields may also be None.
 
     Args:
-        node: the config node of the fields, for the error.
+        node: the config node of the fields, for error messages.
     """
 
     node: ClassVar[str] = ""
@@ -89,25 +89,36 @@ class Ranged:
 
 
 T = TypeVar("T")
-UNLESS_DEFAULT = "unless default"
+PART_OF_NAME_UNLESS_DEFAULT = "unless default"
 
 
 def runtime_field(default: Any, range_: Range | None = None) -> Any:
-    """Returns a dataclass field that does not change results: not part of a run folder's name."""
+    """Returns a dataclass field that can't change results, so it is not part of folder names."""
     return ranged_field(default, range_, identity=False)
 
 
 def field_naming_unless_default(default: Any, range_: Range | None = None) -> Any:
     """Returns a dataclass field that is part of a folder's name unless it has its default.
 
-    For fields that were added later: folders that were written before keep their names.
+    It is meant for fields that are added later: the names of existing folders don't change.
     """
-    return ranged_field(default, range_, identity=UNLESS_DEFAULT)
+    return ranged_field(default, range_, identity=PART_OF_NAME_UNLESS_DEFAULT)
 
 
 def register_schema(node: str, schema: type) -> None:
-    """Register `schema/<node>` for Hydra's defaults lists, which types the config node `<node>`."""
-    ConfigStore.instance().store(group="schema", name=node, node=_schema_node(schema), package=node)
+    """Register `schema/<node>` for Hydra's defaults lists, which types the config node `<node>`.
+
+    A field that is a dict of texts has keys of the user's own, so any may be given.
+    """
+    typed = _schema_node(schema)
+    for key in typed:
+        if isinstance(inner := typed._get_node(key), DictConfig) and _holds_texts(inner):
+            inner._set_flag("struct", False)
+    ConfigStore.instance().store(group="schema", name=node, node=typed, package=node)
+
+
+def _holds_texts(node: DictConfig) -> bool:
+    return node._metadata.object_type is dict and node._metadata.element_type is str
 
 
 def convert_config(config: DictConfig, schema: type[T]) -> T:
@@ -157,7 +168,7 @@ def _check_collection(field: str, node: Any, node_type: type) -> Any:
 def _node_to_dataclass(field: str, schema: Any, node: Any) -> Any:
     field_names = [schema_field.name for schema_field in dataclasses.fields(schema)]
     for key in _check_collection(field, node, DictConfig):
-        if key not in field_names:  # added with a +, for which Hydra allows any name
+        if key not in field_names:  # Hydra allows any name that is added with a +
             raise ConfigError(f"{field}.{key}: unknown field. {near_names(str(key), field_names)}")
     try:
         merged = OmegaConf.merge(_schema_node(schema), node)
@@ -179,7 +190,7 @@ def _check_plain_values(schema: type, values_by_field: dict[str, Any]) -> dict[s
 
 
 def _schema_node(schema: Any) -> DictConfig:
-    """The schema as a typed node that can be merged into, frozen though the dataclass is."""
+    """The schema as a typed node that can be merged into, even if the dataclass is frozen."""
     node = OmegaConf.structured(schema)
     _make_writable(node)
     return typing.cast(DictConfig, node)
@@ -188,7 +199,7 @@ def _schema_node(schema: Any) -> DictConfig:
 def _make_writable(node: Any) -> None:
     if isinstance(node, DictConfig):
         OmegaConf.set_readonly(node, None)
-        for key in node:  # no keys if the node is None or missing
+        for key in node:  # has no keys if the node is None or missing
             _make_writable(node._get_node(key))
 
 
@@ -197,11 +208,11 @@ def identity_data(value: Any, name: str = "") -> Any:
 
     Args:
         value: a dataclass, a mapping, a list, or a leaf.
-        name: the config field of the value, for the error.
+        name: the config field of the value, for error messages.
 
     Raises:
-        ConfigError: a leaf or a key is NaN, or an object whose text may differ between processes,
-            such as a set or a function.
+        ConfigError: a leaf or a key is NaN, or an object whose representation may differ between
+            processes, such as a set or a function.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         values = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -209,28 +220,28 @@ def identity_data(value: Any, name: str = "") -> Any:
             field.name: inner for field, inner in values.items() if is_part_of_name(field, inner)
         }
     if isinstance(value, Mapping):
-        keys = {key: f"{name}.{_check_stable(key, name)}".lstrip(".") for key in value}
+        keys = {key: f"{name}.{_check_is_plain_value(key, name)}".lstrip(".") for key in value}
         return {str(key): identity_data(value[key], inner) for key, inner in keys.items()}
     if isinstance(value, list | tuple):
         return [identity_data(v, f"{name}.{i}".lstrip(".")) for i, v in enumerate(value)]
-    return _check_stable(value, name)
+    return _check_is_plain_value(value, name)
 
 
 def is_part_of_name(field: dataclasses.Field[Any], value: Any) -> bool:
     """Returns whether the field's value is part of the name of a run folder."""
     role = field.metadata.get("identity", True)
-    if role != UNLESS_DEFAULT:
+    if role != PART_OF_NAME_UNLESS_DEFAULT:
         return bool(role)
     factory = field.default_factory
     return bool(value != (field.default if factory is dataclasses.MISSING else factory()))
 
 
-def _check_stable(leaf: Any, field: str) -> Any:
+def _check_is_plain_value(leaf: Any, field: str) -> Any:
     if leaf is None or (isinstance(leaf, str | int | float) and leaf == leaf):
         return leaf
     raise ConfigError(
         f"{field or 'The configuration'} contains {leaf!r} ({type(leaf).__name__}), which can't be "
-        "part of a run folder's name: give a text, a number, true, false, null, or lists and "
+        "part of a run folder's name: give a string, a number, true, false, null, or lists and "
         "mappings of these."
     )
 
@@ -238,12 +249,12 @@ def _check_stable(leaf: Any, field: str) -> Any:
 def _describe_omegaconf_error(error: OmegaConfBaseException, prefix: str = "") -> str:
     key = str(getattr(error, "full_key", None) or "")
     field = f"{key if key.startswith(prefix) else prefix + key}: " if key else ""
-    first = str(error.msg or error).strip().splitlines()[0]
-    return f"{field}{first}. See the options with --cfg job."
+    first_line = str(error.msg or error).strip().splitlines()[0]
+    return f"{field}{first_line}. See the options with --cfg job."
 
 
 def instantiate_node(field: str, node: Mapping[str, Any]) -> Any:
-    """Returns an object of the class that a node's `_target_` names; other keys are arguments.
+    """Returns an object of the class that the node's `_target_` names; other keys are arguments.
 
     Raises:
         ConfigError: the class or an argument is unknown, or the class refuses a value.

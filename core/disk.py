@@ -1,4 +1,4 @@
-"""Checks of output paths, and errors of the disk (full, read-only, no permission) with remedies."""
+"""Checks of output paths, and disk errors (full, read-only, no permission) with remedies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from contamination.core.errors import ConfigError, DataError, require
-from contamination.core.files import NAME_BYTES
+from contamination.core.files import MAX_NAME_BYTES
 from contamination.core.user_files import is_pipe_or_device, output_refusal_reason
 
 REMEDIES = {
@@ -28,15 +28,15 @@ REMEDIES = {
     errno.ELOOP: "Symbolic links form a loop: give another path.",
     errno.EISDIR: "There is a folder where a file is needed: remove it, or give another file.",
 }
-RUST = re.compile(r"\(os error (\d+)\)")  # how tokenizers and safetensors report one
+RUST_OS_ERROR = re.compile(r"\(os error (\d+)\)")  # as tokenizers and safetensors report it
 
 
 @contextmanager
 def disk_errors_as_data_errors(folder: str | Path | None = None) -> Iterator[None]:
-    """Turn errors of the disk into a DataError with a remedy; other errors pass unchanged.
+    """Turn disk errors into a DataError with a remedy; other errors are not changed.
 
     Args:
-        folder: what the message names if the error itself names no file.
+        folder: named in the message if the error itself names no file.
     """
     try:
         yield
@@ -52,7 +52,7 @@ def disk_errors_as_data_errors(folder: str | Path | None = None) -> Iterator[Non
 def _errno_of(error: Exception) -> int:
     if isinstance(error, OSError):
         return error.errno or 0
-    match = RUST.search(str(error))
+    match = RUST_OS_ERROR.search(str(error))
     return int(match[1]) if match else 0
 
 
@@ -60,7 +60,7 @@ def is_writable_folder(path: str | Path) -> bool:
     """Returns whether a folder can be created at `path`, or written to; nothing is created."""
     existing = _nearest_existing(path)
     longest_name = max((len(os.fsencode(part)) for part in Path(path).parts), default=0)
-    if not existing.is_dir() or longest_name > NAME_BYTES:
+    if not existing.is_dir() or longest_name > MAX_NAME_BYTES:
         return False
     return os.access(existing, os.W_OK | os.X_OK) and _can_contain_folders(existing)
 
@@ -68,7 +68,7 @@ def is_writable_folder(path: str | Path) -> bool:
 def check_has_disk(field: str, path: str | Path) -> None:
     """Raise a ConfigError if `path` is in a file system without a disk, such as /proc."""
     existing = _nearest_existing(path)
-    remedy = f"no folder can be made in {existing}. Give a folder on a disk."
+    remedy = f"no folder can be created in {existing}. Give a folder on a disk."
     is_possible = not existing.is_dir() or _can_contain_folders(existing)
     require(is_possible, field, str(path), remedy)
 
@@ -84,13 +84,13 @@ def check_writable_folder(field: str, path: str | Path) -> None:
 
 
 def check_output_file(field: str, path: str | Path) -> None:
-    """Raise a ConfigError unless output can go to `path`: a file, a pipe or a device.
+    """Raise a ConfigError unless output can be written to `path`: a file, a pipe or a device.
 
     The folder of a file must exist.
     """
     file = Path(path).expanduser()
-    remedy = f"its name has more than {NAME_BYTES} bytes. Give a shorter one."
-    require(len(os.fsencode(file.name)) <= NAME_BYTES, field, str(path), remedy)
+    remedy = f"its name has more than {MAX_NAME_BYTES} bytes. Give a shorter one."
+    require(len(os.fsencode(file.name)) <= MAX_NAME_BYTES, field, str(path), remedy)
     if reason := output_refusal_reason(file):
         raise ConfigError(f"{field} is {str(path)!r}: {reason}")
     if not is_pipe_or_device(file):
@@ -100,9 +100,10 @@ def check_output_file(field: str, path: str | Path) -> None:
 
 
 def _can_contain_folders(folder: Path) -> bool:
-    """Whether the file system lets folders be created.
+    """Whether folders can be created in the file system.
 
-    If it reports no blocks, as /proc and some network file systems do, one is created and removed.
+    If it reports no blocks, as /proc and some network file systems do, a folder is created and
+    removed again.
     """
     if os.statvfs(folder).f_blocks:
         return True
@@ -114,7 +115,7 @@ def _can_contain_folders(folder: Path) -> bool:
 
 
 def _nearest_existing(path: str | Path) -> Path:
-    """The path itself if it exists, or else its nearest parent that does."""
+    """The path itself if it exists; otherwise its nearest existing parent."""
     nearest = Path(os.path.abspath(Path(path).expanduser()))
     while not os.path.lexists(nearest):
         nearest = nearest.parent

@@ -1,4 +1,4 @@
-"""The processes of one run, on one machine or several: rank 0, collectives, launchers."""
+"""Runs with several processes, on one or more machines: rank 0, collectives and launchers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     import torch
 
 T = TypeVar("T")
-LAUNCHED = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
-"""Environment variables that launchers set, also for a single process."""
+LAUNCHER_VARIABLES = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+"""Environment variables that launchers set, even for a single process."""
 HEARTBEAT_SECONDS = 30.0
-"""How often rank 0 tells waiting processes that it still works; collectives time out in minutes."""
+"""Interval at which rank 0 tells the waiting processes that it is still working; a collective times
+out after some minutes."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class World:
 
     @property
     def is_rank_0(self) -> bool:
-        """Whether this is rank 0, which alone writes files and logs."""
+        """Whether this is rank 0, the only process that writes files and logs."""
         return self.rank == 0
 
     def wait(self) -> None:
@@ -68,11 +69,11 @@ class World:
         return values
 
     def on_rank_0(self, work: Callable[[], T]) -> T:
-        """Call `work` on rank 0 alone and return its result in every process.
+        """Call `work` on rank 0 only and return its result in every process.
 
-        It may take hours: rank 0 tells the others every half minute that it still works, since a
-        single collective would time out. If it raises an error, the other processes exit without a
-        message.
+        The work may take hours: rank 0 sends the other processes a message every
+        `HEARTBEAT_SECONDS`, since a single collective would time out. If the work raises an error,
+        the other processes exit without a message.
         """
         if self.size == 1:
             return work()
@@ -97,10 +98,10 @@ class World:
 
 
 def exit_process(status: int) -> NoReturn:
-    """End a process that a launcher started, at once and with this exit status.
+    """End a process that a launcher started immediately, with this exit status.
 
-    During a normal exit, a thread of a library sometimes aborts the process, which the launcher
-    would report as a crash.
+    During a normal exit, a library's thread sometimes aborts the process, and the launcher would
+    report a crash.
     """
     import torch
 
@@ -113,7 +114,7 @@ def exit_process(status: int) -> NoReturn:
 
 def is_launched() -> bool:
     """Returns whether a launcher (torchrun, deepspeed, srun) started this process."""
-    return any(name in os.environ for name in LAUNCHED)
+    return any(name in os.environ for name in LAUNCHER_VARIABLES)
 
 
 def launched_process_count() -> int:
@@ -123,13 +124,13 @@ def launched_process_count() -> int:
 
 
 def _set_torch_variables_from_slurm() -> None:
-    # only steps have this variable; a batch script is one process, whatever the tasks of its job
+    # set only in steps: a batch script is one process, however many tasks its job has
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))
     if "WORLD_SIZE" in os.environ or "SLURM_PROCID" not in os.environ or tasks == 1:
         return
     if "MASTER_ADDR" not in os.environ:
         os.environ["MASTER_ADDR"] = _first_node_name()
-    # from the job and the step, so that all tasks use the same port; below the ephemeral ports
+    # derived from job and step, so that all tasks use the same port, below the ephemeral ports
     port_number = int(os.environ["SLURM_JOB_ID"]) * 31 + int(os.environ["SLURM_STEP_ID"])
     os.environ.setdefault("MASTER_PORT", str(10000 + port_number % 20000))
     os.environ["RANK"] = os.environ["SLURM_PROCID"]

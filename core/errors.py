@@ -1,4 +1,4 @@
-"""The errors a user can cause, each of one paragraph: the field, the value, the remedy.
+"""Errors that a user can fix. A message is one paragraph with the field, value and remedy.
 
 ::
 
@@ -6,7 +6,7 @@
     ├── ConfigError      a value, a name or a combination that the configuration does not allow
     ├── DataError        an input file, row or text that can't be used
     ├── ArtifactError    a run folder that is missing, unfinished or not what was expected
-    └── ServerError      a server that does not answer, or not as it should
+    └── ServerError      a server that does not answer, or answers incorrectly
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class UserError(Exception):
     """Something the user can fix; the command line prints it without a traceback."""
 
     status: ClassVar[int] = 2
-    """The command's exit status. Errors with another code store it under another name."""
+    """The command's exit status."""
 
 
 class ConfigError(UserError):
@@ -36,16 +36,16 @@ class ArtifactError(UserError):
 
 
 class ServerError(UserError):
-    """A server that does not answer, or not as it should."""
+    """A server that does not answer, or answers incorrectly."""
 
 
 class StoppedError(BaseException):
-    """SIGTERM or SIGINT came: what is finished is kept, and the same command resumes it.
+    """SIGTERM or SIGINT was received; finished work is kept, and the same command resumes it.
 
     It is not an `Exception`, so code that catches exceptions does not catch it.
 
     Attributes:
-        status: the command's exit status, 128 + the signal's number as in a shell.
+        status: the command's exit status: 128 + the signal's number, as in a shell.
     """
 
     def __init__(self, message: str, status: int = 128 + 15) -> None:
@@ -54,13 +54,13 @@ class StoppedError(BaseException):
 
 
 def near_names(name: str, known: Iterable[str], max_listed: int | None = None) -> str:
-    """Returns a question with the names most similar to `name`, then a list of known names.
+    """Returns a hint with the names most similar to `name`, then a list of known names.
 
     Args:
         name: the unknown name.
         known: the known names.
-        max_listed: the number of names that are listed, each cut after 100 characters; None for
-            all of them in full.
+        max_listed: the maximum number of names to list, each cut after 100 characters; None: all
+            names are listed in full.
     """
     names = sorted(known)
     similar = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
@@ -77,7 +77,7 @@ def _cut(name: str) -> str:
 
 
 def describe_error(error: Exception) -> str:
-    """Returns another library's error in one line, with its class if the message is one word."""
+    """Returns a library's error in one line, with its class if the message is a single word."""
     message = " ".join(str(error).split())
     return message if " " in message else f"{type(error).__name__}: {message}"
 

@@ -1,4 +1,4 @@
-"""What a reader needs to know of configuration fields, read from dataclasses and from `conf/`.
+"""Documentation of configuration fields, collected from dataclasses and from `conf/`.
 
 The descriptions are the string literals below the fields, or the comments in `conf/`.
 """
@@ -26,14 +26,14 @@ from contamination.core.stored_files import read_yaml
 
 @dataclass(frozen=True)
 class FieldDoc:
-    """What a reader needs to know of a field.
+    """The documentation of a field.
 
     Attributes:
-        name: the field's own name, without its node.
-        type: as the dataclass declares it, such as `int | None`.
-        default: as it is written on a command line; empty: the field must be given.
-        range: which values are allowed, in words; empty: any of the type.
-        text: what the field means; empty: nobody has written it down.
+        name: the field's name, without its node.
+        type: the type as the dataclass declares it, such as `int | None`.
+        default: the default as written on the command line; empty if the field is required.
+        range: the allowed values in words; empty if all values of the type are allowed.
+        text: what the field means; empty if it is not documented.
     """
 
     name: str
@@ -45,12 +45,12 @@ class FieldDoc:
 
 @dataclass(frozen=True)
 class Schema:
-    """A dataclass as a reader sees it.
+    """The documentation of a config dataclass.
 
     Attributes:
-        text: its docstring's first paragraph.
-        fields: the fields that take plain values.
-        nodes: the fields that are dataclasses of their own: name → class.
+        text: the first paragraph of its docstring.
+        fields: the fields with plain values.
+        nodes: the fields whose values are dataclasses: name → class.
     """
 
     text: str
@@ -59,11 +59,11 @@ class Schema:
 
 
 def describe_dataclass(schema: type, comments: Mapping[str, str] | None = None) -> Schema:
-    """The fields of a config dataclass.
+    """Returns the documentation of a config dataclass.
 
     Args:
         schema: the dataclass.
-        comments: field → a description for fields that have none in the dataclass.
+        comments: descriptions for fields that have none in the dataclass: field → text.
     """
     hints, texts = get_type_hints(schema), {**(comments or {}), **_docstring_by_field(schema)}
     plain, nodes = [], {}
@@ -81,12 +81,12 @@ def describe_dataclass(schema: type, comments: Mapping[str, str] | None = None) 
 
 @dataclass(frozen=True)
 class Choice:
-    """A field whose value names files of a folder in conf/.
+    """A field whose value is the name of a file, or of several files, in a folder of conf/.
 
     Attributes:
-        name: of the field; of the folder, too, unless `group` says otherwise.
-        group: the folder.
-        default: the files that are chosen unless the user says otherwise; empty: one must be named.
+        name: the name of the field.
+        group: the folder in conf/, which often has the same name.
+        default: the files that are chosen by default; empty if one must be given.
     """
 
     name: str
@@ -95,25 +95,28 @@ class Choice:
 
     @property
     def file_names(self) -> list[str]:
-        """The files that can be chosen."""
+        """The names of the files that can be chosen."""
         folder = CONF / self.group
         return sorted(str(f.relative_to(folder).with_suffix("")) for f in folder.rglob("*.yaml"))
 
     @property
     def as_field_doc(self) -> FieldDoc:
-        """As a row of a table."""
+        """The choice as a field, for tables of fields."""
         return FieldDoc(
             self.name, "choice", self.default, ", ".join(self.file_names), f"conf/{self.group}/"
         )
 
     def schema(self, file_name: str) -> Schema | None:
-        """The class that a file names, with the file's comments and values; None: it names none."""
+        """Returns the documentation of the class that a file names, with the file's values.
+
+        Returns None if the file names no class.
+        """
         path = CONF / self.group / f"{file_name}.yaml"
         config = _read_yaml_if_exists(path)
         config = config if "_target_" in config else config.get(path.stem) or {}
         if not isinstance(config, dict) or "_target_" not in config:
             return None
-        schema = describe_dataclass(get_class(config["_target_"]), _comment_by_key(path))
+        schema = describe_dataclass(get_class(config["_target_"]), _comment_by_nested_key(path))
         fields = (
             dataclasses.replace(field, default=format_value(config[field.name]))
             if field.name in config
@@ -123,22 +126,18 @@ class Choice:
         return dataclasses.replace(schema, fields=tuple(fields))
 
 
-def _comment_by_key(path: Path) -> dict[str, str]:
+def _comment_by_nested_key(path: Path) -> dict[str, str]:
     keys_and_comments = re.findall(r"^\s*(\w+):[^#\n]*?#\s*(.*)$", path.read_text(), re.M)
     return dict(keys_and_comments)
 
 
 def read_choices(file: str) -> list[Choice]:
-    """The choices that conf/<file>.yaml offers in its defaults list."""
+    """Returns the choices in the defaults list of conf/<file>.yaml."""
     choice_by_name: dict[str, Choice] = {}
     for entry in read_yaml(CONF / f"{file}.yaml")["defaults"]:
         if isinstance(entry, str):
-            inner = CONF / f"{entry}.yaml"
-            choice_by_name |= (
-                {c.name: c for c in read_choices(entry)}
-                if "defaults" in _read_yaml_if_exists(inner)
-                else {}
-            )
+            if "defaults" in _read_yaml_if_exists(CONF / f"{entry}.yaml"):
+                choice_by_name |= {choice.name: choice for choice in read_choices(entry)}
             continue
         ((key, default),) = entry.items()
         group, _, name = key.removeprefix("override ").partition("@")
@@ -153,7 +152,7 @@ def _read_yaml_if_exists(path: Path) -> Mapping[str, Any]:
 
 
 def load_class(class_path: str) -> type:
-    """The class at a dotted place below `contamination`."""
+    """Returns the class with this import path, which is relative to `contamination`."""
     module, _, name = class_path.rpartition(".")
     loaded = getattr(importlib.import_module(f"contamination.{module}"), name)
     assert isinstance(loaded, type)
@@ -161,7 +160,7 @@ def load_class(class_path: str) -> type:
 
 
 def comment_by_field(path: Path) -> dict[str, str]:
-    """Each top-level field of a file in conf/ with the comment behind it, over several lines."""
+    """Returns the comment after each top-level field of a file in conf/, over several lines."""
     comments: dict[str, str] = {}
     field = None
     for line in path.read_text().splitlines():
@@ -176,7 +175,7 @@ def comment_by_field(path: Path) -> dict[str, str]:
 
 
 def _dataclass_in_hint(hint: Any) -> type | None:
-    """The dataclass of a field that is a node, or a mapping or a list of nodes."""
+    """The dataclass of a field that is a node, or a mapping or list of nodes."""
     for candidate in (hint, *get_args(hint)):
         if isinstance(candidate, type) and dataclasses.is_dataclass(candidate):
             return candidate
@@ -200,7 +199,7 @@ def _format_default(field: dataclasses.Field[Any]) -> str:
 
 
 def format_value(value: Any) -> str:
-    """A value as the command line takes it; empty where one must be given."""
+    """Returns a value as written on the command line; empty if it is required."""
     if value == MISSING:
         return ""
     if value is None or isinstance(value, bool):
@@ -215,7 +214,7 @@ def format_value(value: Any) -> str:
 
 
 def _format_range(range_: Range | None) -> str:
-    """The values that a range has, from the remedy that its error names."""
+    """The allowed values in words, derived from the remedy of the range."""
     if range_ is None:
         return ""
     return re.sub(r"^(give|choose from) ", "", range_.remedy).rstrip(".")
@@ -223,15 +222,15 @@ def _format_range(range_: Range | None) -> str:
 
 @cache
 def _docstring_by_field(schema: type) -> dict[str, str]:
-    """Each field's string literal, of the class and of those that it extends."""
+    """The string literal below each field of the class and its base classes."""
     texts: dict[str, str] = {}
     for parent_class in reversed(schema.__mro__):
         if dataclasses.is_dataclass(parent_class):
-            texts |= _docstring_by_own_field(parent_class)
+            texts |= _docstring_by_field_of_class(parent_class)
     return texts
 
 
-def _docstring_by_own_field(schema: type) -> dict[str, str]:
+def _docstring_by_field_of_class(schema: type) -> dict[str, str]:
     tree = ast.parse(inspect.getsource(inspect.getmodule(schema) or schema))
     bodies = [
         node.body

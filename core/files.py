@@ -12,9 +12,9 @@ from typing import Any
 
 from contamination.core.stored_files import parse_json, read_text
 
-NAME_BYTES = 255  # of one part of a path, on all common disks
-TEMPORARY_END = ".unfinished"  # how the name of a temporary file or folder ends
-OWN = "own_sha256"  # the entry that is a hash of all the others
+MAX_NAME_BYTES = 255  # maximum of one path component on all common file systems
+TEMPORARY_SUFFIX = ".unfinished"  # of temporary files and folders
+HASH_KEY = "own_sha256"  # the entry with the hash of all other entries
 
 
 def sync_to_disk(path: Path) -> None:
@@ -27,9 +27,9 @@ def sync_to_disk(path: Path) -> None:
 
 
 def file_state(path: Path) -> tuple[int, ...] | None:
-    """Returns what changes whenever the file is written or replaced: size, times and inode.
+    """Returns the file's size, times and inode, which differ once it is written or replaced.
 
-    None if the file is missing or can't be accessed.
+    Returns None if the file is missing or can't be accessed.
     """
     try:
         status = os.stat(path)
@@ -39,16 +39,16 @@ def file_state(path: Path) -> tuple[int, ...] | None:
 
 
 def temporary_path(path: Path) -> Path:
-    """Returns a path in the same folder that no other process uses, on this machine or another."""
-    suffix = f".{socket.gethostname()}.{os.getpid()}{TEMPORARY_END}"
+    """Returns a path in the same folder that no other process uses, on any machine."""
+    suffix = f".{socket.gethostname()}.{os.getpid()}{TEMPORARY_SUFFIX}"
     name = f".{path.name}{suffix}"
-    if len(os.fsencode(name)) > NAME_BYTES:
+    if len(os.fsencode(name)) > MAX_NAME_BYTES:
         name = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()}{suffix}"
     return path.with_name(name)
 
 
 def write_text_atomically(path: Path, text: str) -> None:
-    """Write the whole file, or leave what is at `path` unchanged."""
+    """Write the text to `path` completely, or leave an existing file unchanged."""
     unfinished = temporary_path(path)
     with unfinished.open("w") as stream:
         stream.write(text)
@@ -62,11 +62,11 @@ def hashed_json(values: Mapping[str, Any]) -> str:
     """Returns the values as JSON, with a hash of all of them as the last entry."""
     text = json.dumps(values, indent=1)
     digest = hashlib.sha256(text.encode()).hexdigest()
-    return json.dumps({**values, OWN: digest}, indent=1) + "\n"
+    return json.dumps({**values, HASH_KEY: digest}, indent=1) + "\n"
 
 
 def verified_json(text: str) -> dict[str, Any]:
-    """Returns the values of a text that `hashed_json` wrote, without the hash.
+    """Returns the values in a text that `hashed_json` returned, without the hash.
 
     Raises:
         ValueError: the text was changed.
@@ -74,14 +74,14 @@ def verified_json(text: str) -> dict[str, Any]:
     values = parse_json(text)
     if not isinstance(values, dict):
         raise ValueError("it is not a JSON object")
-    values.pop(OWN, None)
+    values.pop(HASH_KEY, None)
     if text != hashed_json(values):
         raise ValueError("its content does not match its own hash")
     return values
 
 
 def read_verified_json(path: Path) -> dict[str, Any]:
-    """Returns the values of a file with a text that `hashed_json` wrote, without the hash.
+    """Returns the values in a file whose text `hashed_json` returned, without the hash.
 
     Raises:
         ValueError: it was changed, or exceeds the limits of `core.stored_files`.

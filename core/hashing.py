@@ -1,8 +1,8 @@
-"""SHA-256 of files and folders; those of large files are cached, so that they are read only once.
+"""SHA-256 of files and folders. Hashes of large files are cached, so that each is read only once.
 
 ::
 
-    $XDG_CACHE_HOME/contamination-testbed/digests/     (~/.cache where that is not set)
+    $XDG_CACHE_HOME/contamination-testbed/digests/     (~/.cache if it is not set)
     └── <hash of the file's path>.json    its path, size, times and inode, and its SHA-256
 
 The folder may be deleted at any time; if it can't be written to, nothing is cached.
@@ -27,11 +27,11 @@ from contamination.core.errors import DataError
 from contamination.core.files import write_text_atomically
 from contamination.core.stored_files import parse_typed, read_json
 
-LARGE_BYTES = 1 << 20  # size of the smallest file whose digest is cached
-SHOWN_BYTES = 1 << 28  # from this total size on, a progress bar is shown
+MIN_CACHED_BYTES = 1 << 20  # size of the smallest file whose digest is cached
+MIN_PROGRESS_BYTES = 1 << 28  # total size from which a progress bar is shown
 BLOCK_BYTES = 1 << 20
-THREADS = 4  # hashing releases Python's global lock
-SETTLED_NS = 2 * 10**9  # the coarsest clock of a file system
+THREADS = 4  # hashing releases the GIL
+MAX_CLOCK_TICK_NS = 2 * 10**9  # the coarsest clock of a file system
 
 
 def file_digest(path: Path, *, use_cache: bool = True) -> str:
@@ -48,7 +48,7 @@ def file_digest(path: Path, *, use_cache: bool = True) -> str:
 
 
 def digests_by_name(path_by_name: Mapping[str, Path], *, use_cache: bool = True) -> dict[str, str]:
-    """Returns the SHA-256 of several files, by their names; see `file_digest`."""
+    """Returns the SHA-256 of several files by name; see `file_digest`."""
     cached = {
         name: _read_cached_digest(path) if use_cache else None
         for name, path in path_by_name.items()
@@ -65,7 +65,7 @@ def file_digests_of_folder(folder: Path) -> dict[str, str]:
 
 
 def is_hidden(relative_path: str) -> bool:
-    """Returns whether a part of the path begins with a dot, as files of git or of a cache do."""
+    """Returns whether a component of the path begins with a dot, as in .git/config."""
     return any(part.startswith(".") for part in Path(relative_path).parts)
 
 
@@ -83,8 +83,8 @@ def _hash_files(path_by_name: Mapping[str, Path], use_cache: bool) -> dict[str, 
     from contamination.core.progress import progress_bar  # it imports modules that hash files
 
     total_bytes = sum(path.stat().st_size for path in path_by_name.values())
-    is_hidden_bar = total_bytes < SHOWN_BYTES
-    progress_options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": is_hidden_bar}
+    disable_bar = total_bytes < MIN_PROGRESS_BYTES
+    progress_options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": disable_bar}
     bar = progress_bar(total=total_bytes, desc="hashing", leave=False, **progress_options)
     lock, stop = threading.Lock(), threading.Event()
 
@@ -101,14 +101,14 @@ def _hash_files(path_by_name: Mapping[str, Path], use_cache: bool) -> dict[str, 
                 for name, path in path_by_name.items()
             }
             return {name: job.result() for name, job in jobs.items()}
-        finally:  # after a signal or an error the threads end at their next block
+        finally:  # after a signal or an error, the threads end at their next block
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _hash_file(path: Path, use_cache: bool, advance: Callable[[int], None]) -> str:
     path = path.resolve()
-    for _ in range(2):  # a change of permissions or links alone does not last until the second time
+    for _ in range(2):  # a change of permissions or links alone succeeds the second time
         start_ns = time.time_ns()
         with path.open("rb") as stream:
             state, digest = _file_state(stream), hashlib.sha256()
@@ -127,18 +127,18 @@ def _hash_file(path: Path, use_cache: bool, advance: Callable[[int], None]) -> s
 
 
 def _file_state(stream: BinaryIO) -> tuple[int, int, int, int]:
-    """Size, modification and change time, inode; a network file system refreshes them at open."""
+    """Size, modification time, change time and inode; network file systems refresh them at open."""
     status = os.fstat(stream.fileno())
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 @dataclass(frozen=True)
 class _CachedDigest:
-    """A file's SHA-256, valid as long as the size, times and inode are the file's.
+    """A file's SHA-256, which is valid while the file has the same size, times and inode.
 
-    No program can set the change time of an inode, so a file that was replaced by one of the same
-    size and modification time is noticed. The device number is left out, since it differs between
-    nodes of a network.
+    Programs can't set the change time of an inode, so a replacement with the same size and
+    modification time is detected. The device number is not stored, since it differs between the
+    nodes of a cluster.
     """
 
     path: str
@@ -147,14 +147,14 @@ class _CachedDigest:
     ctime_ns: int
     inode: int
     time_ns: int
-    """When reading it began."""
+    """When reading the file began."""
     sha256: str
 
     @property
     def is_reliable(self) -> bool:
-        """Whether a later change would show, beyond one tick of a coarse clock."""
-        settled = max(self.mtime_ns, self.ctime_ns) <= self.time_ns - SETTLED_NS
-        return settled and self.size >= LARGE_BYTES
+        """Whether a later change would be detected, even with a coarse file-system clock."""
+        settled = max(self.mtime_ns, self.ctime_ns) <= self.time_ns - MAX_CLOCK_TICK_NS
+        return settled and self.size >= MIN_CACHED_BYTES
 
 
 def _cache_record_path(path: str) -> Path:
@@ -164,7 +164,7 @@ def _cache_record_path(path: str) -> Path:
         RuntimeError: there is no home folder.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not cache.is_absolute():  # as the XDG specification has it
+    if not cache.is_absolute():  # as the XDG specification requires
         cache = Path.home() / ".cache"
     name = hashlib.sha256(os.fsencode(path)).hexdigest()
     return cache / "contamination-testbed" / "digests" / f"{name}.json"
@@ -173,7 +173,7 @@ def _cache_record_path(path: str) -> Path:
 def _read_cached_digest(path: Path) -> str | None:
     """The cached digest of a large file that has not changed since, or None."""
     with suppress(OSError, RuntimeError, ValueError):  # there is no record, or it is damaged
-        if path.stat().st_size < LARGE_BYTES:
+        if path.stat().st_size < MIN_CACHED_BYTES:
             return None
         path = path.resolve()
         with path.open("rb") as stream:

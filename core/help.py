@@ -1,4 +1,4 @@
-"""The screens of `--help`, and what a misspelt sub-command is answered."""
+"""The output of `--help`, and the error for a misspelt sub-command."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ WIDTH = 80  # characters of a line, whatever the terminal's width
 HELP = ("-h", "--help")
 
 
-def answer(package: str) -> int | None:
-    """Answer what needs no work: `--help`, and a sub-command that does not exist.
+def print_help_or_error(package: str) -> int | None:
+    """Print the help for `--help`, or the error for a sub-command that does not exist.
 
     Args:
         package: the package that `python -m` runs; its arguments are those of the process.
 
     Returns:
-        The exit status, or None if there is work to do.
+        The exit status, or None if neither applies and the command should run.
     """
     words = sys.argv[1:]
     command = find_command(package, words)
@@ -37,12 +37,12 @@ def answer(package: str) -> int | None:
         return run_tool(lambda: print(render_command(command)))
     names = [c.word for c in subcommands(command) if not c.choice]
     if names and words and re.fullmatch(r"[A-Za-z][\w-]*", words[0]):
-        return run_tool(lambda: _refuse(command, words[0], names))
+        return run_tool(lambda: _raise_unknown_subcommand(command, words[0], names))
     return None
 
 
-def refuse_words(module: str) -> int:
-    """Print the screen of a command that was called with other words; returns the exit status."""
+def print_usage_error(module: str) -> int:
+    """Print the help of a command whose arguments are wrong; returns the exit status."""
     command = command_of_module(module)
     assert command is not None
     print(render_command(command), file=sys.stderr)
@@ -50,7 +50,7 @@ def refuse_words(module: str) -> int:
 
 
 def asks_for_help(words: Sequence[str]) -> bool:
-    """Whether the words ask for the screen of a command."""
+    """Returns whether the arguments contain `-h` or `--help`."""
     return bool({*HELP} & {*words})
 
 
@@ -63,7 +63,7 @@ def find_command(package: str, words: Sequence[str]) -> Command:
     return command
 
 
-def _refuse(command: Command, word: str, names: Sequence[str]) -> None:
+def _raise_unknown_subcommand(command: Command, word: str, names: Sequence[str]) -> None:
     raise ConfigError(
         f"{command.name} {word}: no such sub-command. {near_names(word, names)} "
         "A field is given as field=value."
@@ -71,7 +71,7 @@ def _refuse(command: Command, word: str, names: Sequence[str]) -> None:
 
 
 def render_command(command: Command) -> str:
-    """Returns the screen of a command: at most `WIDTH` columns, and about 40 lines."""
+    """Returns the help of a command: at most `WIDTH` columns, and about 40 lines."""
     usage = f"contamination {command.name}"
     nested = subcommands(command)
     sections = [
@@ -79,7 +79,7 @@ def render_command(command: Command) -> str:
         [
             f"Usage:    {usage} {_usage_words(command)}",
             *[f"          python -m {command.module} …   (in a checkout)"] * bool(command.module),
-            *_example(f"{usage} {command.example}"),
+            *_format_example(f"{usage} {command.example}"),
         ],
     ]
     if nested:
@@ -90,7 +90,7 @@ def render_command(command: Command) -> str:
     if command.words:
         rows = format_descriptions([*command.words], [*command.words.values()], WIDTH)
         sections.append(["Words:", *rows])
-    sections.append(_paragraph(_more(command)))
+    sections.append(_paragraph(_where_to_read_more(command)))
     return "\n\n".join("\n".join(lines) for lines in sections)
 
 
@@ -102,14 +102,14 @@ def _usage_words(command: Command) -> str:
     return f"{name}{sweep}[field=value ...]"
 
 
-def _example(line: str) -> list[str]:
-    """The example in lines that a shell takes as one."""
+def _format_example(line: str) -> list[str]:
+    """The example, with a backslash at the end of each line that continues."""
     first, *others = wrap_text(line, WIDTH - 14).split("\n")
     lines = [f"Example:  {first}", *(f"            {other}" for other in others)]
     return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
-def _more(command: Command) -> str:
+def _where_to_read_more(command: Command) -> str:
     if not command.config:
         return f"More: {command.docs}."
     return (
@@ -123,19 +123,20 @@ def _field_rows(command: Command) -> Iterator[str]:
     for name in command.fields:
         field = describe_field(command, name)
         label = _typed_name(command, name)
-        label += f"={field.default}" if field.default else " (required)"
+        default = field.default if field.default.strip() else f'"{field.default}"'
+        label += f"={default}" if field.default else " (required)"
         with_range = f"  {label}   [{field.range}]"
         yield _shorten(with_range if field.range and len(with_range) <= WIDTH else f"  {label}")
         yield _shorten(f"      {_first_sentence(field)}")
 
 
 def _typed_name(command: Command, name: str) -> str:
-    """The field as it is typed: an audit's own fields need no prefix."""
+    """The field as typed on the command line: an audit's own fields need no prefix."""
     return name.removeprefix("audit.") if command.choice.startswith("audit=") else name
 
 
 def _first_sentence(field: FieldDoc) -> str:
-    """What the field means, up to the first semicolon where it has no room for more."""
+    """The first sentence of the description, or its first clause if that is too long."""
     sentence = re.split(r"(?<=[^.])[.](?: |$)|; null: ", field.text.replace("`", ""))[0].rstrip(".")
     if len(sentence) > WIDTH - 6:
         sentence = sentence.partition("; ")[0]
@@ -149,7 +150,7 @@ def _shorten(line: str) -> str:
 
 
 def render_overview() -> str:
-    """Returns the screen of all commands and sub-commands, in groups."""
+    """Returns the overview of all commands and sub-commands, in groups."""
     groups: dict[str, list[Command]] = {}
     for command in read_commands().values():
         if command.group:

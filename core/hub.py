@@ -1,4 +1,4 @@
-"""Models and data sets of the Hugging Face hub: files, cached copies, commits, and uploads."""
+"""Models and data sets on the Hugging Face hub: downloads, cached copies, commits and uploads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from contamination.core.secrets import hide_key
 
 @dataclass
 class _State:
-    asks: bool = True  # whether the hub may be asked; see `hub_offline`
+    may_contact_hub: bool = True  # see `hub_offline`
 
 
 _state = _State()
@@ -34,13 +34,13 @@ _state = _State()
 def download_snapshot(
     field: str, name: str, files: Sequence[str], *, kind: str = "model", revision: str | None = None
 ) -> Path:
-    """Returns a folder with files of a repository on the hub; the folder is named by the commit.
+    """Returns a folder with files of a repository on the hub; the folder's name is the commit.
 
     If the hub can't be reached, the folder of an earlier download is returned.
 
     Args:
-        field: the config field with the value `name`, for the error.
-        name: of the repository: owner/name.
+        field: the config field with the value `name`, for error messages.
+        name: the repository, owner/name.
         files: patterns of the files.
         kind: model or dataset.
         revision: a branch, tag or commit; None: the newest commit.
@@ -66,8 +66,8 @@ def download_snapshot(
             ) from error
         reason = str(error).strip().splitlines()[0]
         raise ConfigError(
-            f"{field} is {name!r}: no such folder here, and the hub can't give it ({reason}). Give "
-            "a local folder, or a hub id on a machine that reaches the hub."
+            f"{field} is {name!r}: no such folder here, and the hub can't provide it ({reason}). "
+            "Give a local folder, or a hub id on a machine that reaches the hub."
             f"{cache_only_hint(name, kind)}"
         ) from error
 
@@ -90,7 +90,7 @@ def commit_on_hub(
 
 
 def commit_digest(name: str, commit: str) -> str:
-    """Returns a hash that names a model on the hub; the commit makes hashing its files needless."""
+    """Returns the digest of a model on the hub, computed from its commit instead of its files."""
     return hashlib.sha256(f"{name}@{commit}".encode()).hexdigest()
 
 
@@ -99,20 +99,20 @@ def upload_data_set(
 ) -> str:
     """Upload files to a data set on the hub in one commit, and return the commit's address.
 
-    The data set is created if it does not exist. Other files in it are kept. The token is that of
-    HF_TOKEN, or of `hf auth login`.
+    The data set is created if it does not exist. Its other files are kept. The token is read from
+    HF_TOKEN or from `hf auth login`.
 
     Args:
-        field: the config field with the value `name`, for errors.
-        name: of the data set: owner/name.
-        files: the content, or a file that has it, by the name in the data set.
+        field: the config field with the value `name`, for error messages.
+        name: the data set, owner/name.
+        files: name in the data set → its content, or the path of a file with the content.
         private: whether the data set must be private.
-        message: of the commit.
+        message: the commit message.
 
     Raises:
-        ConfigError: there is no token, the hub can't be reached or refuses, or the data set exists
-            and is public although `private` is given.
-        ServerError: the hub fails, or the connection to it.
+        ConfigError: there is no token, the hub can't be reached or refuses the upload, or
+            `private` is given and the data set exists and is public.
+        ServerError: the hub or the connection to it fails.
     """
     from huggingface_hub import CommitOperationAdd, HfApi, constants, get_token
 
@@ -120,7 +120,7 @@ def upload_data_set(
     go_offline_if_hub_unreachable()
     if constants.HF_HUB_OFFLINE:
         raise ConfigError(
-            f"{field} is {name!r}: the hub can't be reached, for {constants.ENDPOINT} has no "
+            f"{field} is {name!r}: the hub can't be reached: {constants.ENDPOINT} has no "
             "address here, or HF_HUB_OFFLINE is set. Copy the folder to a machine that reaches "
             f"the hub, and upload it there. {dry_run}"
         )
@@ -146,13 +146,13 @@ def upload_data_set(
 
 @contextmanager
 def _upload_errors(field: str, name: str, token: str) -> Iterator[None]:
-    """Turn the errors of an upload into a user's, without the token in them."""
+    """Turn errors of an upload into user errors, without the token in their messages."""
     from huggingface_hub import get_session
     from huggingface_hub.errors import HfHubHTTPError
 
-    # the client is httpx or httpx2, by the release of huggingface_hub
+    # the client is httpx or httpx2, depending on the release of huggingface_hub
     connection_error = sys.modules[type(get_session()).__module__.partition(".")[0]].HTTPError
-    start = f"{field} is {name!r}:"
+    prefix = f"{field} is {name!r}:"
     try:
         yield
     except HfHubHTTPError as error:
@@ -161,48 +161,48 @@ def _upload_errors(field: str, name: str, token: str) -> Iterator[None]:
         status = error.response.status_code
         if status >= 500 or status == 429:
             raise ServerError(
-                f"{start} the hub failed ({status}: {answer}). Try again later."
+                f"{prefix} the hub failed ({status}: {answer}). Try again later."
             ) from error
         remedy = (
             "Give a token (HF_TOKEN, or hf auth login) that may write to this owner's data sets."
             if status in (401, 403, 404)
-            else "Correct what it names."
+            else "Correct the reported problem."
         )
-        raise ConfigError(f"{start} the hub refused ({status}: {answer}). {remedy}") from error
+        raise ConfigError(f"{prefix} the hub refused ({status}: {answer}). {remedy}") from error
     except (connection_error, OSError) as error:
         reason = hide_key(describe_error(error), token).rstrip(".")
         raise ServerError(
-            f"{start} the connection to the hub failed ({reason}). Try again; nothing is uploaded "
+            f"{prefix} the connection to the hub failed ({reason}). Try again; nothing is uploaded "
             "twice."
         ) from error
     except ValueError as error:  # the hub found a mistake in the card
         raise ConfigError(
-            f"{start} the hub refused: {hide_key(describe_error(error), token)}"
+            f"{prefix} the hub refused: {hide_key(describe_error(error), token)}"
         ) from error
 
 
 @contextmanager
 def hub_offline() -> Iterator[None]:
-    """Let the body read the hub's cache without contacting the hub.
+    """Let the body read only the hub's cache, without contacting the hub.
 
-    For names in stored configs, which may come from elsewhere: a request would send the user's
-    token.
+    It is used for names in stored configs, which may come from elsewhere: a request would send the
+    user's token.
     """
     import datasets  # noqa: F401 - it copies the offline setting of the hub's client on import
     from huggingface_hub import constants
 
-    earlier_settings = constants.HF_HUB_OFFLINE, _state.asks
-    constants.HF_HUB_OFFLINE, _state.asks = True, False
+    earlier_settings = constants.HF_HUB_OFFLINE, _state.may_contact_hub
+    constants.HF_HUB_OFFLINE, _state.may_contact_hub = True, False
     try:
         yield
     finally:
-        constants.HF_HUB_OFFLINE, _state.asks = earlier_settings
-        go_offline_if_hub_unreachable.cache_clear()  # it did not look up the hub
+        constants.HF_HUB_OFFLINE, _state.may_contact_hub = earlier_settings
+        go_offline_if_hub_unreachable.cache_clear()  # it skipped the look-up
 
 
 def cache_only_hint(name: str, kind: str = "model") -> str:
-    """Returns a sentence for errors within `hub_offline`: only the cache was read; the remedy."""
-    if _state.asks:
+    """Returns a remedy for errors within `hub_offline`, where only the cache is read; else ""."""
+    if _state.may_contact_hub:
         return ""
     option = f"--repo-type {kind} " if kind != "model" else ""
     return (
@@ -215,16 +215,16 @@ def cache_only_hint(name: str, kind: str = "model") -> str:
 def go_offline_if_hub_unreachable() -> None:
     """Turn on the offline mode of the hub's client if the hub's host name can't be resolved.
 
-    To be called before anything is read from the hub. Without it, the client would try each file
-    for half a minute before it uses its cache.
+    Call it before anything is read from the hub. Otherwise the client retries each file for half a
+    minute before it uses its cache.
     """
     from huggingface_hub import constants
 
     host = urlsplit(constants.ENDPOINT).hostname
     if constants.HF_HUB_OFFLINE or host is None or getproxies().keys() & {"https", "all"}:
-        return  # a proxy resolves the name
+        return  # a proxy resolves the host name
     try:
         socket.getaddrinfo(host, 443)
     except OSError:
-        os.environ["HF_HUB_OFFLINE"] = "1"  # for processes that are started from here
+        os.environ["HF_HUB_OFFLINE"] = "1"  # for child processes
         constants.HF_HUB_OFFLINE = True

@@ -1,4 +1,4 @@
-"""Leases, so that only one of all processes and machines that share a run folder writes it."""
+"""Leases that let only one process write a run folder, even across machines."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from filelock import LeaseSettingsMismatch, SoftFileLease, Timeout
 from contamination.core.errors import ArtifactError
 from contamination.core.files import file_state
 
-LOCKS = ".locks"
-CLAIM = ".of-"  # in a lease's name, between the name of the folder and that of a part of it
-LEASE = 45.0
-"""Seconds without a sign of life after which a process on another machine counts as dead."""
-VOID = b"void\n"
+LOCKS_FOLDER = ".locks"
+CLAIM_SEPARATOR = ".of-"  # separates the folder's name from the claim's in a lease's name
+LEASE_SECONDS = 45.0
+"""A process on another machine counts as dead if it has not renewed its lease for this long."""
+INVALID_LEASE = b"void\n"
 log = logging.getLogger(__name__)
 
 
 @contextmanager
 def exclusive_build(folder: Path) -> Iterator[Callable[[], None]]:
-    """Hold the lease of `folder`, whose holder alone may write the folder.
+    """Hold the lease of `folder`: only its holder may write the folder.
 
     The holder renews the lease every 15 seconds. The lease of a dead process is taken over at once
-    on the same machine, and after LEASE seconds from another machine, as is a file that is not a
-    lease. A process of this machine that is only stopped (Ctrl-Z) keeps its lease.
+    on the same machine, and after LEASE_SECONDS on another machine. A file that is not a lease is
+    also taken over after LEASE_SECONDS. A stopped process (Ctrl-Z) on this machine keeps its lease.
 
     Yields:
         A function that raises an ArtifactError if another process has taken over the lease.
@@ -43,8 +43,8 @@ def exclusive_build(folder: Path) -> Iterator[Callable[[], None]]:
         def check_still_held() -> None:
             if not _is_held_by_us(lease):
                 raise ArtifactError(
-                    f"This process gave no sign of life for {LEASE:g} seconds, so another one may "
-                    f"be writing {folder}. Run the same command again."
+                    f"This process did not renew its lease for {LEASE_SECONDS:g} seconds, so "
+                    f"another may be writing {folder}. Run the same command again."
                 )
 
         try:
@@ -55,9 +55,9 @@ def exclusive_build(folder: Path) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def remove_empty_folders_on_error(folder: Path) -> Iterator[None]:
-    """After an error remove new folders above `folder`, and that of the leases, if still empty."""
+    """After an error, remove the new parent folders and the leases' folder if they are empty."""
     runs = folder.parent.parent
-    new_folders = [path for path in (folder.parent, runs / LOCKS, runs) if not path.exists()]
+    new_folders = [path for path in (folder.parent, runs / LOCKS_FOLDER, runs) if not path.exists()]
     try:
         yield
     except Exception:
@@ -68,7 +68,7 @@ def remove_empty_folders_on_error(folder: Path) -> Iterator[None]:
 
 
 def _is_held_by_us(lease: SoftFileLease) -> bool:
-    """Whether this process holds the lease; a waiting process may move the file for a moment."""
+    """Whether this process holds the lease; it retries, as a waiting process may move the file."""
     for _ in range(3):
         owner = lease.owner
         if owner is not None and owner.token == lease.token:
@@ -79,24 +79,24 @@ def _is_held_by_us(lease: SoftFileLease) -> bool:
 
 def lease_path(folder: Path) -> Path:
     """Returns the path of the folder's lease, which exists while a process holds it."""
-    return folder.parent.parent / LOCKS / f"{folder.parent.name}-{folder.name}.lease"
+    return folder.parent.parent / LOCKS_FOLDER / f"{folder.parent.name}-{folder.name}.lease"
 
 
 def describe_builder(folder: Path) -> str | None:
-    """Returns which process writes the folder or a part of it, in words; None if none does."""
+    """Returns a description of the process that writes the folder or adds to it, or None."""
     file = lease_path(folder)
-    files_of_parts = file.parent.glob(f"{file.stem}{CLAIM}*{file.suffix}")
-    return next(filter(None, map(describe_lease_holder, [file, *files_of_parts])), None)
+    claim_files = file.parent.glob(f"{file.stem}{CLAIM_SEPARATOR}*{file.suffix}")
+    return next(filter(None, map(describe_lease_holder, [file, *claim_files])), None)
 
 
 def describe_lease_holder(file: Path) -> str | None:
-    """Returns which living process holds a lease, in words; None if there is none."""
+    """Returns a description of the living process that holds a lease, or None."""
     try:
         renewed = file.stat().st_mtime
     except FileNotFoundError:
         return None
     owner = _open_lease(file).owner
-    is_alive = time.time() - renewed < LEASE
+    is_alive = time.time() - renewed < LEASE_SECONDS
     if owner is not None and owner.hostname == socket.gethostname():
         is_alive = _is_process_alive(owner.pid, renewed)
     holder_text = f"process {owner.pid} on {owner.hostname}" if owner else "an unknown process"
@@ -104,7 +104,7 @@ def describe_lease_holder(file: Path) -> str | None:
 
 
 def _is_process_alive(pid: int, running_at: float) -> bool:
-    """Whether the process that had this id at a time (seconds of the epoch) still runs here."""
+    """Whether the process that had this id at a time (seconds since the epoch) still runs here."""
     try:
         process = psutil.Process(pid)
         return bool(
@@ -119,12 +119,12 @@ def holding_lease_if_free(file: Path) -> Iterator[bool]:
     """Hold a lease unless another living process may hold it.
 
     Yields:
-        Whether it is held.
+        Whether this process holds the lease.
     """
     lease, is_held = _open_lease(file), False
     if describe_lease_holder(file) is None:
         with suppress(FileNotFoundError):
-            if time.time() - file.stat().st_mtime > 10 * LEASE:
+            if time.time() - file.stat().st_mtime > 10 * LEASE_SECONDS:
                 _invalidate_lease(file, file_state(file))  # it is then taken over within 2 s
         with suppress(Timeout, LeaseSettingsMismatch):
             lease.acquire(timeout=4)
@@ -138,7 +138,7 @@ def holding_lease_if_free(file: Path) -> Iterator[bool]:
 
 def _open_lease(file: Path) -> SoftFileLease:
     # one thread may acquire it and another release it: see World.on_rank_0
-    return SoftFileLease(file, lease_duration=LEASE, thread_local=False, poll_interval=0.2)
+    return SoftFileLease(file, lease_duration=LEASE_SECONDS, thread_local=False, poll_interval=0.2)
 
 
 def _wait_for_lease(lease: SoftFileLease, file: Path, folder: Path) -> None:
@@ -150,13 +150,14 @@ def _wait_for_lease(lease: SoftFileLease, file: Path, folder: Path) -> None:
     holder_text = f"process {owner.pid} on {owner.hostname}" if owner else "another process"
     log.info("waiting for %s, which writes %s (its lease is %s)", holder_text, folder, file)
     while True:
-        while _is_held_on_this_machine(lease, file):  # `filelock` would take it from a stopped one
+        # `filelock` would take the lease from a stopped process
+        while _is_held_on_this_machine(lease, file):
             time.sleep(0.2)
         state, start = file_state(file), time.monotonic()
         with suppress(Timeout, LeaseSettingsMismatch):
-            lease.acquire(timeout=LEASE)
+            lease.acquire(timeout=LEASE_SECONDS)
             return
-        time.sleep(max(0.0, start + LEASE - time.monotonic()))
+        time.sleep(max(0.0, start + LEASE_SECONDS - time.monotonic()))
         _invalidate_lease(file, state)
 
 
@@ -170,13 +171,13 @@ def _is_held_on_this_machine(lease: SoftFileLease, file: Path) -> bool:
 
 
 def _invalidate_lease(file: Path, state: tuple[int, ...] | None) -> None:
-    """Make a lease invalid if its file still has this state, so that `filelock` takes it over.
+    """Invalidate a lease if its file still has this state, so that `filelock` takes it over.
 
-    By itself `filelock` never takes over an empty file, which a full disk leaves behind, a lease of
-    another duration, or a damaged one that looks like a lease of another kind.
+    Otherwise `filelock` never takes over an empty file (left by a full disk), a lease of another
+    duration, or a damaged lease.
     """
     with suppress(FileNotFoundError), file.open("r+b") as stream:
-        if file_state(file) == state and stream.read() != VOID:
+        if file_state(file) == state and stream.read() != INVALID_LEASE:
             stream.seek(0)
             stream.truncate()
-            stream.write(VOID)
+            stream.write(INVALID_LEASE)

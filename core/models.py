@@ -1,4 +1,4 @@
-"""Loading causal language models and their tokenizers from a folder or the hub."""
+"""Loads causal language models and their tokenizers from a folder, a GGUF file or the hub."""
 
 from __future__ import annotations
 
@@ -24,30 +24,29 @@ from contamination.core.stored_files import read_json
 from contamination.core.tokenizer_panics import field_by_tokenizer
 
 
-def local_values(parameter: Any) -> Any:
-    """Returns this process's values of a parameter, flattened if it is partitioned."""
+def _local_partition(parameter: Any) -> Any:
     return getattr(parameter, "ds_tensor", parameter)
 
 
-def whole_shape(parameter: Any) -> tuple[int, ...]:
-    """Returns the shape of the whole parameter, also if it is partitioned among processes."""
+def full_shape(parameter: Any) -> tuple[int, ...]:
+    """Returns the shape of the whole parameter, even if ZeRO partitions it among processes."""
     return tuple(getattr(parameter, "ds_shape", parameter.shape))
 
 
-BUFFER = re.compile(r"(.*\.)?attn\.(attention\.)?(bias|masked_bias)")
-"""Causal masks, not weights, that older releases saved with GPT-2, GPT-J and GPT-Neo."""
+CAUSAL_MASK_NAME = re.compile(r"(.*\.)?attn\.(attention\.)?(bias|masked_bias)")
+"""Matches causal masks that older releases saved with the weights of GPT-2, GPT-J and GPT-Neo."""
 
 
 def check_loaded_weights(field: str, path: str, model: Any, loaded: Mapping[str, Any]) -> None:
-    """Check a loaded model's weights, of which transformers would initialise missing ones randomly.
+    """Check the weights of a loaded model; transformers initialises missing weights randomly.
 
-    With ZeRO stage 3 each process checks its own partition.
+    With ZeRO stage 3, each process checks its own partition.
 
     Args:
         field: the config field with the value `path`.
-        path: of the model.
+        path: the path of the model.
         model: the loaded model.
-        loaded: the loading information of `from_pretrained`.
+        loaded: the loading information returned by `from_pretrained`.
 
     Raises:
         ConfigError: a tensor is missing, unexpected, of another shape, or not finite.
@@ -60,8 +59,10 @@ def check_loaded_weights(field: str, path: str, model: Any, loaded: Mapping[str,
 
 
 def _weight_problems(model: Any, loaded: Mapping[str, Any]) -> Iterator[str]:
-    surplus = [name for name in loaded["unexpected_keys"] if not BUFFER.fullmatch(name)]
-    for names, verb in ((loaded["missing_keys"], "lack"), (surplus, "have a surplus")):
+    unexpected = [
+        name for name in loaded["unexpected_keys"] if not CAUSAL_MASK_NAME.fullmatch(name)
+    ]
+    for names, verb in ((loaded["missing_keys"], "lack"), (unexpected, "include unexpected")):
         if names:
             yield f"its weights {verb} {_format_first_three(sorted(names))}"
     for name, stored_shape, model_shape in sorted(loaded["mismatched_keys"]):
@@ -73,10 +74,10 @@ def _weight_problems(model: Any, loaded: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _has_finite_values(weights: Any) -> bool:
-    values = local_values(weights)
+    values = _local_partition(weights)
     if values.is_meta or not values.numel():  # not loaded in this process, or empty
         return True
-    lowest, highest = values.aminmax()  # both are NaN if one value is; needs no copy of the weights
+    lowest, highest = values.aminmax()  # NaN if any value is NaN; copies no weights
     return bool(lowest.isfinite() & highest.isfinite())
 
 
@@ -85,26 +86,26 @@ def _format_first_three(names: list[str]) -> str:
     return ", ".join(names[:3]) + more
 
 
-GGUF = ".gguf"
-LOADING = {"output_loading_info": True, "ignore_mismatched_sizes": True}
-"""Options of `from_pretrained` that report tensors which don't fit (`check_loaded_weights`)."""
+GGUF_SUFFIX = ".gguf"
+REPORTING_OPTIONS = {"output_loading_info": True, "ignore_mismatched_sizes": True}
+"""Options of `from_pretrained` that make it report missing and mismatched tensors."""
 SPECIAL_TOKENS = ("special_tokens_map.json", "added_tokens.json")
 TOKENIZER_FILES = ("tokenizer*", *SPECIAL_TOKENS, "vocab*", "merges*", "*.model")
 MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.py", "*.jinja")
-TRUSTING = ("model", "reference")  # the config nodes that have `trust_remote_code`
+NODES_THAT_TRUST = ("model", "reference")  # the config nodes that have `trust_remote_code`
 
 
 def is_gguf(path: str | Path) -> bool:
-    """Returns whether `path` is a GGUF file: one file with a (quantized) model and tokenizer."""
-    return Path(path).suffix.lower() == GGUF
+    """Returns whether `path` names a GGUF file: one file with a (quantized) model and tokenizer."""
+    return Path(path).suffix.lower() == GGUF_SUFFIX
 
 
 def resolve_model_path(field: str, path: str) -> str:
     """Returns the absolute path of a local folder or GGUF file, or a hub id unchanged.
 
     Raises:
-        ConfigError: `path` can only be a local path, and there is no model.
-        ArtifactError: it is in a finished run folder that is damaged.
+        ConfigError: `path` can only be a local path, and it does not exist.
+        ArtifactError: the path is in a damaged run folder.
     """
     resolved = _resolve_unchecked(field, path)
     check_owning_run_folder(Path(path).expanduser())
@@ -148,7 +149,7 @@ def tokenizer_digest(folder: Path) -> str:
 
 
 def load_tokenizer(field: str, path: str, **options: Any) -> Any:
-    """The fast tokenizer at `path` (a folder, a GGUF file or a hub id)."""
+    """Returns the fast tokenizer at `path` (a folder, a GGUF file or a hub id)."""
     from transformers import AutoTokenizer
 
     field_by_tokenizer[path] = field
@@ -158,21 +159,21 @@ def load_tokenizer(field: str, path: str, **options: Any) -> Any:
 
 
 def _disable_word_cache(tokenizer: Any) -> None:
-    """Turn off the tokenizer's cache of words where several threads share the work.
+    """Turn off the tokenizer's cache of words if several threads tokenize.
 
-    tokenizers 0.23 keeps 4 MB per thread, which are not freed with the tokenizer. A process that
-    tokenises in a single thread keeps the cache, which saves a fifth of the time.
+    In tokenizers 0.23 the cache needs 4 MB per thread, which are not freed with the tokenizer. A
+    process that tokenizes in a single thread keeps the cache, which saves a fifth of the time.
     """
     if os.environ.get("TOKENIZERS_PARALLELISM") == "false":
         return
     model = getattr(getattr(tokenizer, "backend_tokenizer", None), "model", None)
-    resize = getattr(model, "_resize_cache", None)  # a BPE or Unigram has one
+    resize = getattr(model, "_resize_cache", None)  # only BPE and Unigram have one
     if resize is not None:
         resize(0)
 
 
 def load_config(field: str, path: str, **options: Any) -> Any:
-    """The Hugging Face config at `path` (a folder, a GGUF file or a hub id)."""
+    """Returns the Hugging Face config at `path` (a folder, a GGUF file or a hub id)."""
     from transformers import AutoConfig
 
     return load_pretrained(AutoConfig, field, path, **options)
@@ -181,17 +182,19 @@ def load_config(field: str, path: str, **options: Any) -> Any:
 def load_model(field: str, path: str, dtype: str = "float32", **options: Any) -> Any:
     """Returns the causal language model at `path` in evaluation mode, from safetensors or GGUF.
 
-    The weights of a GGUF file are expanded to `dtype`: float32, bfloat16 or float16. The options
-    are passed to `from_pretrained` (device_map, trust_remote_code, …).
+    The weights of a GGUF file are expanded to `dtype`: float32, bfloat16 or float16. Further
+    options are passed to `from_pretrained` (device_map, trust_remote_code, …).
 
     Raises:
-        ConfigError: it can't be loaded, or its weights are incomplete or not finite.
+        ConfigError: the model can't be loaded, or its weights are incomplete or not finite.
     """
     import torch
     from transformers import AutoModelForCausalLM
 
     options = {"dtype": getattr(torch, dtype), "use_safetensors": True, **options}
-    model, loaded = load_pretrained(AutoModelForCausalLM, field, path, **options, **LOADING)
+    model, loaded = load_pretrained(
+        AutoModelForCausalLM, field, path, **options, **REPORTING_OPTIONS
+    )
     check_loaded_weights(field, path, model, loaded)
     if is_gguf(path) and "device_map" not in options:
         model = _copy_without_quantization(model)
@@ -202,10 +205,10 @@ def load_pretrained(factory: Any, field: str, path: str, **options: Any) -> Any:
     """Returns what an `Auto…` class of transformers loads from `path`.
 
     Args:
-        factory: such as `AutoTokenizer`.
+        factory: the class, such as `AutoTokenizer`.
         field: the config field with the value `path`.
         path: a folder, a GGUF file or a hub id.
-        options: of `from_pretrained`. Code that comes with the model runs only with
+        options: options of `from_pretrained`. Code that comes with the model runs only with
             `trust_remote_code=True`.
 
     Raises:
@@ -214,66 +217,69 @@ def load_pretrained(factory: Any, field: str, path: str, **options: Any) -> Any:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    where, source = _pretrained_arguments(field, path)
-    _check_config_sizes(field, path, Path(where))
-    if not source:
+    location, source_options = _pretrained_arguments(field, path)
+    _check_config_sizes(field, path, Path(location))
+    if not source_options:
         go_offline_if_hub_unreachable()
     trusted = options.pop("trust_remote_code", False)
     try:
-        return factory.from_pretrained(where, trust_remote_code=trusted, **source, **options)
-    except Exception as error:  # the library may raise any error for the user's files
+        return factory.from_pretrained(
+            location, trust_remote_code=trusted, **source_options, **options
+        )
+    except Exception as error:  # transformers may raise any error for a user's files
         if "trust_remote_code" in str(error):
             raise ConfigError(_trust_error_message(field, path)) from error
         reason = describe_error(error)
         raise ConfigError(
             f"{field} is {path!r}: it can't be loaded as a {factory.__name__} ({reason}). Give a "
             "local Hugging Face folder, or a hub id on a machine that reaches the hub."
-            f"{'' if source else cache_only_hint(path)}"
+            f"{'' if source_options else cache_only_hint(path)}"
         ) from error
 
 
 LAYER_COUNTS = frozenset({"num_hidden_layers", "n_layer", "n_layers", "num_layers"})
 WIDTHS = frozenset({"vocab_size", "hidden_size", "n_embd", "intermediate_size"})
 EXPERT_COUNTS = frozenset({"num_experts", "num_local_experts", "n_routed_experts"})
-"""The fields of a config.json by whose values a model is built before its weights are read."""
+"""Fields of config.json that determine the size of the model that is built before loading
+weights."""
 HARMLESS_SIZE = 1000
-"""Up to this value of a field a model is built, and its weights are then compared by name."""
+"""Values up to this one are not checked: such a model is built, and its weights are compared."""
 
 
 def _check_config_sizes(field: str, path: str, folder: Path) -> None:
-    """Check that the weights of a local folder can have the sizes of its config.json.
+    """Check that the weights of a local folder can have the sizes in its config.json.
 
-    A layer has a tensor at least, and a width is one of a tensor's.
+    Each layer has at least one tensor, and each width is a dimension of some tensor.
 
     Raises:
-        ConfigError: they can't.
+        ConfigError: a size in config.json is too large for the weights.
     """
     files = sorted(folder.glob("*.safetensors"))
     config: Any = None
-    with suppress(ValueError, OSError):  # transformers says what is wrong with it
+    with suppress(ValueError, OSError):  # transformers reports the problem
         config = read_json(folder / "config.json")
     if not files or not isinstance(config, dict):
         return
     try:
-        tensors, width = _tensor_count_and_width(files)
-    except Exception:  # the library may raise any error; transformers says what is wrong
+        n_tensors, max_width = _tensor_count_and_width(files)
+    except Exception:  # safetensors may raise any error; transformers reports the problem
         return
     limits = {
-        **dict.fromkeys(LAYER_COUNTS, tensors),
-        **dict.fromkeys(WIDTHS, width),
-        **dict.fromkeys(EXPERT_COUNTS, max(tensors, width)),
+        **dict.fromkeys(LAYER_COUNTS, n_tensors),
+        **dict.fromkeys(WIDTHS, max_width),
+        **dict.fromkeys(EXPERT_COUNTS, max(n_tensors, max_width)),
     }
     for name, value in _iter_fields(config):
         if isinstance(value, int) and value > max(HARMLESS_SIZE, limits.get(name, value)):
             raise ConfigError(
                 f"{field} is {path!r}: {name} of its config.json is {value:,}, but its weights "
-                f"are {tensors:,} tensors of at most {width:,} rows or columns. Copy or download "
-                "the model again, or give another one."
+                f"are {n_tensors:,} tensors of at most {max_width:,} rows or columns. Copy or "
+                "download the model again, or give another one."
             )
 
 
 def _tensor_count_and_width(files: list[Path]) -> tuple[int, int]:
-    """Returns the number of tensors, and the largest size of a dimension of any of them."""
+    """Returns the number of tensors and the largest dimension of any of them."""
     from safetensors import safe_open
 
     shapes: list[list[int]] = []
@@ -284,7 +290,7 @@ def _tensor_count_and_width(files: list[Path]) -> tuple[int, int]:
 
 
 def _iter_fields(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yields the fields of a config and of the configs inside it."""
+    """Yields the fields of a config and of its nested configs."""
     for name, value in config.items():
         yield name, value
         if isinstance(value, dict):
@@ -292,13 +298,13 @@ def _iter_fields(config: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _pretrained_arguments(field: str, path: str) -> tuple[str, dict[str, Any]]:
-    """The first argument of `from_pretrained` for `path`, and the options that belong to it."""
-    target = _resolve_unchecked(field, path)  # `resolve` has checked its run folder before
+    """The first argument of `from_pretrained` for `path`, and the options that it requires."""
+    target = _resolve_unchecked(field, path)  # `resolve_model_path` checks its run folder
     if not is_gguf(target):
         return target, {"local_files_only": True} if os.path.isdir(target) else {}
     if importlib.util.find_spec("gguf") is None:
         raise ConfigError(
-            f"{field} is {path!r}: to read a GGUF file the package gguf is needed. Install it "
+            f"{field} is {path!r}: reading a GGUF file needs the package gguf. Install it "
             "with pip install 'gguf>=0.10', or give a Hugging Face folder."
         )
     file = Path(target)
@@ -307,7 +313,7 @@ def _pretrained_arguments(field: str, path: str) -> tuple[str, dict[str, Any]]:
 
 def _trust_error_message(field: str, path: str) -> str:
     node, _, _ = field.rpartition(".")
-    option = f"{node}.trust_remote_code" if node in TRUSTING else None
+    option = f"{node}.trust_remote_code" if node in NODES_THAT_TRUST else None
     remedy = f"Read it, then set {option}=true" if option else "Such a model can't be used here"
     return (
         f"{field} is {path!r}: it comes with its own Python code (auto_map in its config), which "
@@ -316,7 +322,7 @@ def _trust_error_message(field: str, path: str) -> str:
 
 
 def _copy_without_quantization(model: Any) -> Any:
-    """A new model with these weights: a model read from GGUF can't be saved or trained."""
+    """A new model with the same weights: a model read from GGUF can't be saved or trained."""
     from transformers import AutoModelForCausalLM
 
     config = copy.deepcopy(model.config)

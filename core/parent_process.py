@@ -1,4 +1,4 @@
-"""A process that ends when its parent dies, so that a killed launcher leaves no orphan (Linux).
+"""Ends a process when its parent dies, so that a killed launcher leaves no orphans (Linux only).
 
 python -m contamination.core.parent_process PID COMMAND …     runs the command; PID is the parent's
 """
@@ -11,21 +11,21 @@ import signal
 import sys
 from collections.abc import Sequence
 
-TORCHRUN = "torch.distributed.run"
+TORCHRUN_MODULE = "torch.distributed.run"
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-LAUNCHER = "CONTAMINATION_LAUNCHER"
-"""An environment variable with torchrun's process id for its processes, which may start later."""
+LAUNCHER_PID_VARIABLE = "CONTAMINATION_LAUNCHER"
+"""Environment variable with torchrun's process id, for the processes that it starts."""
 
 
 def end_with_parent(signal_number: signal.Signals, parent_pid: int) -> None:
-    """Let the kernel send this process a signal when the process `parent_pid` dies.
+    """Ask the kernel to send this process a signal when the process `parent_pid` dies.
 
-    This also holds after an `exec`. On other systems than Linux it does nothing.
+    The request survives an `exec`. On systems other than Linux this does nothing.
     """
     if sys.platform != "linux":
         return
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal_number))
-    if os.getppid() != parent_pid:  # it died before
+    if os.getppid() != parent_pid:  # it has already died
         os.kill(os.getpid(), signal_number)
 
 
@@ -35,10 +35,10 @@ def command_ending_with_parent(call: Sequence[str]) -> list[str]:
 
 
 def run_command_from_argv() -> None:
-    """Replace this process by the command."""
+    """Replace this process by the command in the arguments."""
     end_with_parent(signal.SIGTERM, int(sys.argv[1]))
-    os.environ[LAUNCHER] = str(os.getpid())
-    if sys.argv[2:5] == [sys.executable, "-m", TORCHRUN]:
+    os.environ[LAUNCHER_PID_VARIABLE] = str(os.getpid())
+    if sys.argv[2:5] == [sys.executable, "-m", TORCHRUN_MODULE]:
         sys.exit(_run_torchrun(sys.argv[5:]))
     os.execvp(sys.argv[2], sys.argv[2:])
 

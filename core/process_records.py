@@ -1,10 +1,10 @@
-"""Records that a process leaves in a folder for its launcher: its progress and its failure.
+"""Records that a process writes for its launcher: its progress, and the error that ended it.
 
 ::
 
     <folder>/
-    ├── progress.json            of the process with a bar: title, n, total, unit, time left
-    └── failed/rank-<n>.json     an error: time, host, class, message and traceback
+    ├── progress.json            progress: title, n, total, unit, time left
+    └── failed/rank-<n>.json     an error: time, host, class, message, traceback
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from contamination.core.errors import StoppedError, UserError
 from contamination.core.files import hashed_json, read_verified_json, write_text_atomically
 from contamination.core.stored_files import parse_typed
 
-PROGRESS = "progress.json"
-FAILED = "failed"
-PEERS = re.compile(
+PROGRESS_FILE = "progress.json"
+FAILURES_FOLDER = "failed"
+PEER_ERROR = re.compile(
     r"GoneError|gloo|NCCL|Dist(Backend|Network|Store)Error|Connection (closed|reset|refused)"
 )
 _folder: Path | None = None
@@ -33,7 +33,7 @@ _folder: Path | None = None
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a process; seconds left for it and for its sweep are None if unknown."""
+    """The progress of a process. The seconds left for it and for its sweep are None if unknown."""
 
     title: str
     n: int
@@ -45,10 +45,10 @@ class Progress:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why one process of several ended.
+    """The error that ended one of several processes.
 
-    `time` is in seconds of the epoch, `kind` the error's class, `status` the process's exit status,
-    `trace` the traceback: empty for a user's error.
+    `time` is in seconds since the epoch, `kind` is the name of the error's class, `status` the exit
+    status, and `trace` the traceback, which is empty for a user error.
     """
 
     rank: int
@@ -61,39 +61,39 @@ class Failure:
 
     @property
     def stopped(self) -> bool:
-        """Whether a signal ended the process, so that it is not a failure."""
+        """Whether a signal ended the process, which is not a failure."""
         return self.kind == StoppedError.__name__
 
     @property
     def is_caused_by_peers(self) -> bool:
-        """Whether it only reports that another process has ended."""
+        """Whether the error only reports that another process has ended."""
         first_line = (self.message.splitlines() or [""])[0] if self.trace else ""
-        return bool(PEERS.search(f"{self.kind} {first_line}"))
+        return bool(PEER_ERROR.search(f"{self.kind} {first_line}"))
 
 
 def set_records_folder(folder: Path | str | None) -> None:
-    """Set the folder for this process's records; None: it leaves none."""
+    """Set the folder for this process's records; with None, none are written."""
     global _folder
     _folder = None if folder is None else Path(folder)
 
 
 def record_progress(current_progress: Progress) -> None:
-    """Write this process's progress, if it leaves records."""
+    """Write this process's progress, if a folder for records is set."""
     if _folder is not None:
         with suppress(OSError):  # a full disk must not end the work here
-            write_text_atomically(_folder / PROGRESS, hashed_json(asdict(current_progress)))
+            write_text_atomically(_folder / PROGRESS_FILE, hashed_json(asdict(current_progress)))
 
 
 def read_progress(folder: Path) -> Progress | None:
-    """Returns the last recorded progress; None if there is none, or it can't be read."""
+    """Returns the last recorded progress, or None if there is none or it can't be read."""
     with suppress(FileNotFoundError, ValueError):
-        recorded: Progress = parse_typed(read_verified_json(folder / PROGRESS), Progress)
+        recorded: Progress = parse_typed(read_verified_json(folder / PROGRESS_FILE), Progress)
         return recorded
     return None
 
 
 def record_failure(error: BaseException) -> bool:
-    """Write why this process ends, if it leaves records.
+    """Write the error that ends this process, if a folder for records is set.
 
     Returns:
         Whether the process should print the error itself. It should not if the launcher prints it
@@ -113,23 +113,23 @@ def record_failure(error: BaseException) -> bool:
         trace="" if expected_error else "".join(traceback.format_exception(error)),
     )
     with suppress(OSError):
-        (_folder / FAILED).mkdir(parents=True, exist_ok=True)
+        (_folder / FAILURES_FOLDER).mkdir(parents=True, exist_ok=True)
         write_text_atomically(
-            _folder / FAILED / f"rank-{failure.rank}.json", hashed_json(asdict(failure))
+            _folder / FAILURES_FOLDER / f"rank-{failure.rank}.json", hashed_json(asdict(failure))
         )
         if expected_error or failure.is_caused_by_peers:
             return False
         try:
-            (_folder / FAILED / "said").touch(exist_ok=False)
+            (_folder / FAILURES_FOLDER / "said").touch(exist_ok=False)
         except FileExistsError:
             return False
     return True
 
 
 def read_failures(folder: Path) -> list[Failure]:
-    """Returns the failures by time; those that only report the end of another process come last."""
+    """Returns the failures in order of time, with those caused by other processes last."""
     failures = []
-    for file in (folder / FAILED).glob("rank-*.json"):
+    for file in (folder / FAILURES_FOLDER).glob("rank-*.json"):
         with suppress(FileNotFoundError, ValueError):  # another node may start again
             failures.append(parse_typed(read_verified_json(file), Failure))
     return sorted(failures, key=lambda failure: (failure.is_caused_by_peers, failure.time))
@@ -137,5 +137,5 @@ def read_failures(folder: Path) -> list[Failure]:
 
 def clear_records(folder: Path) -> None:
     """Remove the records of an earlier attempt."""
-    shutil.rmtree(folder / FAILED, ignore_errors=True)
-    (folder / PROGRESS).unlink(missing_ok=True)
+    shutil.rmtree(folder / FAILURES_FOLDER, ignore_errors=True)
+    (folder / PROGRESS_FILE).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""What happens before a command begins: signals, the launcher's death, output streams, imports.
+"""Sets up a process before its command begins: signals, output streams and lazy imports.
 
-Each package that can be run imports this module first. Until its command begins, and after it has
-ended, SIGTERM and SIGINT end the process at once: there is nothing to save. While it runs
-`core.signals` handles them. A process that a launcher started ends with its launcher.
+Each package that can be run imports this module first. Before the command begins, and after it has
+ended, SIGTERM and SIGINT end the process at once, since there is nothing to save. While the command
+runs, `core.signals` handles them. A process that a launcher started ends with its launcher.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from importlib import import_module
 from types import FrameType
 from typing import Any, ClassVar, TextIO
 
-from contamination.core.parent_process import LAUNCHER, end_with_parent
+from contamination.core.parent_process import LAUNCHER_PID_VARIABLE, end_with_parent
 from contamination.core.terminal import REDRAWING, escape_controls
 
 PACKAGES = ("injection", "training", "detection", "analysis", "audits", "launch")
-"""The packages that `python -m` runs."""
+"""The packages that can be run with `python -m`."""
 COMMAND = IMPORT_NAME = "contamination"
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Returns a package's `__getattr__`, which imports a name's module when it is first used.
+    """Returns a package's `__getattr__`, which imports a module when one of its names is used.
 
     Args:
         package: the package's `__name__`.
-        modules: public name → the module in the package that defines it.
+        modules: public name → the module of the package that defines it.
 
     Raises:
         ImportError: the package is imported under its folder's name; see `check_import_name`.
@@ -47,13 +47,13 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], An
 
 
 def check_import_name(package: str) -> None:
-    """Check that a package is imported below `contamination`, and not by its folder's name.
+    """Check that a package is imported as `contamination.<package>`.
 
-    In a checkout `import detection` would create a second copy of each class, for which
+    In a checkout, `import detection` would create a second copy of each class, for which
     `isinstance` is false. `python -m detection` is allowed: it only runs `contamination.detection`.
 
     Raises:
-        ImportError: it is imported by its folder's name.
+        ImportError: the package is imported by the name of its folder.
     """
     if package.startswith(f"{IMPORT_NAME}.") or _is_imported_to_be_run():
         return
@@ -64,7 +64,7 @@ def check_import_name(package: str) -> None:
 
 
 def _is_imported_to_be_run() -> bool:
-    """Whether `runpy` imports the package, of which it then runs `__main__` (`python -m`)."""
+    """Whether `runpy` imports the package in order to run its `__main__` (`python -m`)."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "_get_module_details" and frame.f_globals is vars(runpy):
@@ -74,9 +74,9 @@ def _is_imported_to_be_run() -> bool:
 
 
 class _UnbreakableFile(io.FileIO):
-    """A file descriptor that leads to /dev/null once its pipe is closed or its disk is full.
+    """A file that writes to /dev/null once its pipe is closed or its disk is full.
 
-    The first write that a full disk refuses raises an OSError.
+    The first write that fails because of a full disk raises an OSError.
     """
 
     def write(self, data: Any) -> int:
@@ -109,11 +109,11 @@ class _ProgressStream(_EscapingStream):
 
 
 def make_output_unbreakable() -> None:
-    """Replace standard output and error by streams that survive the end of whoever reads them.
+    """Replace standard output and error by streams that survive the end of their reader.
 
-    The work then goes on without a message. A character that the stream's encoding lacks becomes a
-    question mark. Control characters are escaped, except those with which progress bars redraw
-    their line on standard error.
+    The work then continues without a message. Characters that the stream's encoding does not have
+    become question marks. Control characters are escaped, except those with which progress bars
+    redraw their line on standard error.
     """
     sys.stdout = _make_unbreakable(sys.stdout, _EscapingStream)
     sys.stderr = _make_unbreakable(sys.stderr, _ProgressStream)
@@ -132,14 +132,16 @@ def _exit_at_once(number: int, frame: FrameType | None) -> None:
     # a launcher reports the signal for its processes; a shell completion (-sc) prints nothing
     if "RANK" not in os.environ and "-sc" not in sys.orig_argv:
         name = signal.Signals(number).name
-        message = f"stopped: {name} came. Run the same command again to resume.\n"
+        message = f"stopped: {name} was received. Run the same command again to resume.\n"
         os.write(2, message.encode())
     os._exit(128 + number)
 
 
 def _launcher_pid() -> int:
-    """The launcher's process: this one's parent, or what that was before it died."""
-    recorded = os.environ.get(LAUNCHER) if "TORCHELASTIC_RUN_ID" in os.environ else None
+    """The process id of the launcher: the parent of this process, unless it has already died."""
+    recorded = (
+        os.environ.get(LAUNCHER_PID_VARIABLE) if "TORCHELASTIC_RUN_ID" in os.environ else None
+    )
     return int(recorded or os.getppid())
 
 
@@ -151,7 +153,7 @@ def _is_project_command() -> bool:
 
 
 def _print_loading() -> None:
-    """Show at a terminal that something happens; `launch status` and `--help` answer as fast."""
+    """Print a line on a terminal, unless the command is one of those that answer quickly."""
     is_fast = {"status", "-h", "--help"} & {*sys.orig_argv}
     if sys.stdout.isatty() and sys.stderr.isatty() and not is_fast:
         os.write(2, b"Loading ...\n")
@@ -163,5 +165,5 @@ if _is_project_command():
         _print_loading()
     for _number in SIGNALS:
         signal.signal(_number, _exit_at_once)
-    if "RANK" in os.environ:  # what it has not saved is lost either way
+    if "RANK" in os.environ:  # unsaved work is lost in any case
         end_with_parent(signal.SIGKILL, _launcher_pid())

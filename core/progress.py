@@ -1,4 +1,4 @@
-"""The progress bar of all stages: redrawn on a terminal, at most one line in a log file."""
+"""The progress bar of all stages: redrawn on a terminal; at most one line in a log file."""
 
 from __future__ import annotations
 
@@ -16,81 +16,81 @@ from tqdm.utils import disp_len
 from contamination.core import process_records
 from contamination.core.terminal import format_approximate_duration
 
-INTERVAL = 2.0
-"""Seconds between two records of progress."""
-LONG = 15.0
-"""Seconds: shorter work leaves no line in a log file."""
+RECORD_INTERVAL_SECONDS = 2.0
+MIN_LOGGED_SECONDS = 15.0
+"""Work that takes less time writes no line to a log file."""
 OUTER_TITLE, STAGE = "CONTAMINATION_OUTER_TITLE", "CONTAMINATION_STAGE"
-"""Environment variables with words before all titles, such as "cell 2 of 3" and "train"."""
+"""Environment variables with prefixes of all titles, such as "cell 2 of 3" and "train"."""
 LATER_RUNS = "CONTAMINATION_LATER_RUNS"
-"""An environment variable with the expected end of this run and of those after it; see
+"""Environment variable with the expected end of this run and of the runs after it; see
 `describe_later_runs`."""
 COUNT = "{desc} · {unit} {n_fmt}/{total_fmt}"
 RUNNING = COUNT + " · {remaining} left{all_runs} |{bar:10}| {rate_fmt}{postfix}"
 DONE = COUNT + " in {elapsed}, {rate_fmt}{postfix}"
-NUMBERS = 42
-"""Columns for the numbers; if the title leaves fewer, the numbers come first (`NARROW`)."""
-NARROW = {
+NUMBERS_WIDTH = 42
+"""Columns that the numbers need; if the title leaves fewer, `NARROW_FORMATS` are used."""
+NARROW_FORMATS = {
     RUNNING: "{unit} {n_fmt}/{total_fmt} · {remaining} left{all_runs} · {desc}",
     DONE: "{unit} {n_fmt}/{total_fmt} in {elapsed} · {desc}",
 }
-"""Formats for a narrow terminal, which cuts off the end of a line."""
+"""Formats with the numbers first, for narrow terminals, which cut off the end of a line."""
 
 
 @contextmanager
-def set_in_environment(name: str, words: str) -> Iterator[None]:
-    """Set the variable `OUTER_TITLE`, `STAGE` or `LATER_RUNS` for bars in this context."""
-    outer_words = os.environ.get(name)
-    os.environ[name] = words
+def set_in_environment(name: str, value: str) -> Iterator[None]:
+    """Set the environment variable `OUTER_TITLE`, `STAGE` or `LATER_RUNS` in this context."""
+    outer_value = os.environ.get(name)
+    os.environ[name] = value
     try:
         yield
     finally:
         os.environ.pop(name)
-        if outer_words is not None:
-            os.environ[name] = outer_words
+        if outer_value is not None:
+            os.environ[name] = outer_value
 
 
 def describe_later_runs(name: str, seconds: float, later_seconds: float) -> str:
     """Returns a value for `LATER_RUNS`.
 
     Args:
-        name: of all runs together, a word that bars show before the time left of all.
-        seconds: that this run takes.
-        later_seconds: that the later runs take.
+        name: one word for all runs together, which bars show before their remaining time.
+        seconds: the expected duration of this run.
+        later_seconds: the expected duration of the later runs.
     """
     return f"{name} {time.time() + seconds:.0f} {later_seconds:.0f}"
 
 
 class _RecordedBar(tqdm):  # type: ignore[type-arg]
-    """A bar that also records its progress in the run's folder."""
+    """A bar that also records its progress for the launcher (`core.process_records`)."""
 
     last_record = 0.0  # monotonic seconds
-    stage_title = ""  # the title without the words of the cell
-    partial_count = 0  # how much of an unfinished batch is counted
+    stage_title = ""  # the title without `OUTER_TITLE`
+    partial_count = 0  # rows of the unfinished batch that are counted
 
     @property
     def format_dict(self) -> dict[str, Any]:
-        """Adds `all_runs`, the time left of all runs; on a narrow terminal numbers come first."""
+        """The values of the format: `all_runs` is the remaining time of all runs."""
         values = super().format_dict
         name, seconds_left = self._all_runs_left(values)
-        if values["ncols"] and values["ncols"] < disp_len(values["prefix"]) + NUMBERS:
-            values["bar_format"] = NARROW[values["bar_format"]]
+        if values["ncols"] and values["ncols"] < disp_len(values["prefix"]) + NUMBERS_WIDTH:
+            values["bar_format"] = NARROW_FORMATS[values["bar_format"]]
         left = (
             "" if seconds_left is None else f", {name} {format_approximate_duration(seconds_left)}"
         )
         return {**values, "all_runs": left}
 
     def _all_runs_left(self, values: Mapping[str, Any]) -> tuple[str, float | None]:
-        """The name of all runs and the seconds left of them; None if these are unknown.
+        """The name of all runs and their remaining seconds, or None if these are unknown.
 
-        This run takes as long as its rate says or as expected, whichever is more.
+        The rest of this run is estimated from its rate and from its expected end; the larger
+        estimate is used.
         """
-        words = os.environ.get(LATER_RUNS)
-        if not words:
+        value = os.environ.get(LATER_RUNS)
+        if not value:
             return "", None
-        name, end, later = words.split()
-        this_run = max(_estimate_seconds_left(values) or 0.0, float(end) - time.time())
-        return name, this_run + float(later)
+        name, expected_end, later_seconds = value.split()
+        seconds_left = max(_estimate_seconds_left(values) or 0.0, float(expected_end) - time.time())
+        return name, seconds_left + float(later_seconds)
 
     def update(self, n: float | None = 1) -> Any:
         counted, self.partial_count = self.partial_count, 0
@@ -99,7 +99,7 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
         return self._advance_up_to_total((1 if n is None else n) - counted)
 
     def count_batch_rows(self, batch_size: int, done: int, total: int) -> None:
-        """Count finished rows of a batch of that size; `update` later counts the whole batch."""
+        """Count the finished rows of a batch; `update` later counts the whole batch."""
         self.set_postfix_str(f"batch of {batch_size}: row {done:,}/{total:,}", refresh=False)
         count = batch_size * done // max(total, 1)
         self._advance_up_to_total(count - self.partial_count)
@@ -108,7 +108,7 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
     def _advance_up_to_total(self, n: float) -> Any:
         """Count `n` more, but not beyond the total."""
         is_displayed = super().update(n if self.total is None else min(n, self.total - self.n))
-        if not self.disable and time.monotonic() - self.last_record > INTERVAL:
+        if not self.disable and time.monotonic() - self.last_record > RECORD_INTERVAL_SECONDS:
             self._record_progress()
         return is_displayed
 
@@ -119,7 +119,9 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
         self._record_progress()
         if self.total is not None and self.n >= self.total:
             self.bar_format = DONE
-        is_logged = not _is_stderr_redrawable() and self.format_dict["elapsed"] >= LONG
+        is_logged = (
+            not _is_stderr_redrawable() and self.format_dict["elapsed"] >= MIN_LOGGED_SECONDS
+        )
         line = f"{self}\n" if is_logged else ""
         super().close()
         sys.stderr.write(line)
@@ -140,12 +142,12 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
 
 
 def progress_bar(*, desc: str | None, stage: str = "", **options: Any) -> Any:
-    """Returns a `tqdm` bar; its rate is the mean of the whole run, without `initial`.
+    """Returns a `tqdm` bar whose rate is the mean since its start, without `initial`.
 
     Args:
-        desc: what is done, in one or two words.
-        stage: the stage, unless a launcher has set it (see `STAGE`).
-        options: of tqdm. The unit is in the singular.
+        desc: the work, in one or two words.
+        stage: the stage; ignored if a launcher has set `STAGE`.
+        options: options of tqdm. The unit is in the singular.
     """
     if _is_stderr_redrawable():
         display: dict[str, Any] = {"mininterval": 0.2, "dynamic_ncols": True}
@@ -161,7 +163,7 @@ def progress_bar(*, desc: str | None, stage: str = "", **options: Any) -> Any:
 
 
 def _estimate_seconds_left(bar_values: Mapping[str, Any]) -> float | None:
-    """At the mean rate so far; None if it is unknown."""
+    """The estimate at the mean rate so far; None if it is unknown."""
     done, total = bar_values["n"] - bar_values["initial"], bar_values["total"]
     return (total - bar_values["n"]) * bar_values["elapsed"] / done if total and done else None
 
@@ -171,4 +173,6 @@ def _join_title(*parts: str | None) -> str:
 
 
 def _is_stderr_redrawable() -> bool:
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"  # which can't redraw a line
+    return (
+        sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    )  # a dumb terminal can't redraw a line

@@ -1,7 +1,7 @@
-"""The classes of each kind that a stored config may name: the project's and installed packages'.
+"""The classes that a stored config may name: those of the project and of installed packages.
 
 A config that is stored in a run folder names classes in `_target_`. The folder may come from
-elsewhere, so a stored name only selects among classes that are known without it.
+elsewhere, so a stored name can only select one of the registered classes.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def create_stored_object(
         kind: a folder of conf/, such as `format`.
         node: the stored node: `_target_` and the class's arguments, which are plain data.
         base: the base class of the kind.
-        where: the file that contains the node, for errors.
-        user_classes: import paths of further classes that the user named on the command line.
+        where: the file that contains the node, for error messages.
+        user_classes: import paths of further classes, named by the user on the command line.
 
     Raises:
         ArtifactError: the class is not registered, the node contains another `_target_`, or the
@@ -94,11 +94,11 @@ def create_stored_object(
         )
     try:
         return selected_class(**arguments)
-    except Exception as error:  # any class may raise any error for arguments that it did not write
+    except Exception as error:  # any class may raise any error for wrong arguments
         raise ArtifactError(
             f"{where}: {kind} can't be made from {repr(arguments)[:200]}: "
-            f"{describe_error(error)[:200]}. Get "
-            "the folder again, or repeat the command that wrote it."
+            f"{describe_error(error)[:200]}. Get the folder again, or repeat the command that "
+            "wrote it."
         ) from error
 
 

@@ -1,8 +1,8 @@
-"""SIGTERM and SIGINT (Ctrl-C) end the work at any moment, whatever code is running.
+"""Lets SIGTERM and SIGINT (Ctrl-C) end the work at any time.
 
-The signal raises a `StoppedError` in the main thread. Python drops an error raised in a callback or
-a destructor, so there it is raised again a little later. Run folders on disk are then unfinished,
-but not damaged: the same command resumes them.
+The signal raises a `StoppedError` in the main thread. If Python drops the error because it was
+raised in a callback or a destructor, it is raised again a little later. Run folders on disk are
+then unfinished but not damaged, and the same command resumes them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contamination.core.errors import StoppedError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 GRACE_SECONDS = 6.0
-AGAIN_SECONDS = 1.0  # a second Ctrl-C after this time also ends work that still wanted to save
+AGAIN_SECONDS = 1.0  # a second Ctrl-C after this time also ends work that defers signals
 
 
 @dataclass
@@ -29,30 +29,30 @@ class _StopState:
     """The received signal and its callbacks. There is one per process, as for signals."""
 
     number: int | None = None  # of the received signal
-    since: float = 0.0  # when it was received, or when the deferring work ended (monotonic seconds)
+    since: float = 0.0  # when it was received or the deferring work ended (monotonic seconds)
     is_dropped: bool = False
-    """Whether the error was raised where Python drops it."""
+    """Whether the error was raised in a place where Python drops it."""
     callbacks: list[Callable[[], None]] = field(default_factory=list)
     exit_callbacks: list[Callable[[StoppedError], None]] = field(default_factory=list)
 
     def make_error(self, detail: str = "") -> StoppedError:
-        """Names the signal: SIGTERM if another of several processes received it."""
+        """The error names the signal: SIGTERM if another process received it."""
         number = signal.Signals(self.number or signal.SIGTERM)
-        detail = detail or ". What is finished is kept: run the same command again to resume."
-        return StoppedError(f"{number.name} came{detail}", 128 + number)
+        detail = detail or ". Finished work is kept: run the same command again to resume."
+        return StoppedError(f"{number.name} was received{detail}", 128 + number)
 
 
 _stop: _StopState | None = None
 
 
 def stopped_error(where: str = "") -> StoppedError:
-    """Returns the error that ends deferred work: "SIGTERM came" and `where`, such as the step."""
+    """Returns the error that ends deferred work: "SIGTERM was received" and `where`."""
     return (_stop or _StopState()).make_error(where and f" {where}")
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGINT end the body; a nested one does nothing.
+    """Let SIGTERM and SIGINT end the body; a nested call does nothing.
 
     Raises:
         StoppedError: a signal was received, even if the body then ended by itself.
@@ -89,13 +89,13 @@ def stop_on_signals() -> Iterator[None]:
 
 @contextmanager
 def defer_signals(callback: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
-    """Let the body ask whether a signal was received, so that it can save before it ends.
+    """Let the body check whether a signal was received, so that it can save before it ends.
 
-    The signal raises no error in the body. Outside `stop_on_signals`, or in another thread than the
-    main thread, none is ever reported.
+    The signal raises no error in the body. Outside `stop_on_signals` and in threads other than the
+    main thread, no signal is reported.
 
     Args:
-        callback: is called when the signal is received.
+        callback: called when the signal is received.
 
     Yields:
         A function that returns whether a signal was received.
@@ -140,7 +140,7 @@ def _handle_signal(number: int, frame: FrameType | None) -> None:
 
 
 def _note_dropped_stop(unraisable: sys.UnraisableHookArgs) -> None:
-    """Python calls it with an error that it is going to drop."""
+    """The hook that Python calls with an error that it drops."""
     if _stop is not None and isinstance(unraisable.exc_value, StoppedError):
         _stop.is_dropped = True
     else:
@@ -150,15 +150,15 @@ def _note_dropped_stop(unraisable: sys.UnraisableHookArgs) -> None:
 def _exit_after_grace_period(read_end: int, stop: _StopState) -> None:
     """End the process if it still runs GRACE_SECONDS after a signal, which wakes this thread.
 
-    A library may have caught the error, though it is not an `Exception`, or C code still runs, in
-    which Python handles no signals.
+    This happens if a library has caught the error, or if C code is running, during which Python
+    handles no signals.
     """
     while True:
         received = os.read(read_end, 1)[0]
         if _stop is not stop:
             return
         number = next((number for number in SIGNALS if number == received), None)
-        if number is None:  # another signal, which has a handler of its own
+        if number is None:  # a signal with another handler
             continue
         start = time.monotonic()
         while time.monotonic() < max(start, stop.since) + GRACE_SECONDS or stop.callbacks:
@@ -186,7 +186,7 @@ _fork = threading.local()
 
 
 def _block_signals_before_fork() -> None:
-    """Before a fork: a signal to the new process waits until that has reset its handlers."""
+    """Delay signals to the new process until it has reset its handlers."""
     _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
@@ -195,7 +195,7 @@ def _unblock_signals_after_fork() -> None:
 
 
 def _reset_handlers_after_fork() -> None:
-    """A forked process has the default handlers, and not the pipe of this process."""
+    """A forked process gets the default handlers, and does not use this process's pipe."""
     global _stop
     if _stop is not None:
         _stop = None

@@ -1,8 +1,8 @@
-"""Reads YAML, JSON and file names of run folders as plain data and within limits.
+"""Reads YAML, JSON and file names from run folders as plain data, within limits.
 
-A run folder may come from elsewhere. Therefore no YAML tag or alias is followed, nothing is read
-without a limit, and every file name must be inside the folder. Each function raises a ValueError
-that describes the problem; the caller adds the name of the file.
+A run folder may come from an untrusted source. Therefore YAML tags and aliases are not followed,
+nothing is read without a limit, and every file name must be inside the folder. The functions raise
+a ValueError that describes the problem; the caller adds the name of the file.
 """
 
 from __future__ import annotations
@@ -21,32 +21,34 @@ from typing import Any
 
 import yaml
 
-MOST_BYTES = 2**26  # of a JSON file; a manifest needs about 250 bytes per file of its folder
-MOST_YAML_BYTES = 2**24  # of a YAML file; a report's config needs about 1 kB per cell
-MOST_NODES = 200_000
+MAX_BYTES = 2**26  # of a JSON file; a manifest needs about 250 bytes per file of its folder
+MAX_YAML_BYTES = 2**24  # of a YAML file; a report's config needs about 1 kB per cell
+MAX_NODES = 200_000
 """Values, keys, lists and mappings of a YAML file; a report's config needs about 25 per cell."""
-MOST_DEPTH = 50  # of lists and mappings inside one another
-MOST_CHARACTERS = 10**5  # of a YAML file's longest value
-SHOWN = 200  # characters of a field's name that an error quotes
+MAX_DEPTH = 50  # of nested lists and mappings
+MAX_CHARACTERS = 10**5  # of a YAML file's longest value
+MAX_QUOTED_CHARACTERS = 200  # of a field's name in an error
 BASE_60 = re.compile(r"[-+]?([1-9][\d_]*(:[0-5]?\d)+|\d[\d_]*(:[0-5]?\d)+\.[\d_]*)")
-"""How YAML 1.1 writes numbers of base 60, which take quadratic time. No stage writes one.
+"""Matches YAML 1.1's numbers in base 60, which take quadratic time to parse. No stage writes one.
 
-An integer does not begin with 0: `08:00:00` is a text, and is written without quotes.
+An integer does not begin with 0: `08:00:00` is a string, and is written without quotes.
 """
 HYDRA_KEYS = frozenset({"_target_", "_args_", "_partial_", "_recursive_", "_convert_"})
-"""By which a config node names a class, or says how Hydra calls it."""
+"""Keys of a config node that name a class or determine how Hydra calls it."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_text(path: Path, max_bytes: int = MOST_BYTES) -> str:
+def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
     """Returns the text of a regular file of at most `max_bytes` bytes.
 
     Raises:
         ValueError: it is a device, a pipe or a folder, too large, or not UTF-8.
         OSError: it can't be read.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe without a writer would wait
+    handle = os.open(
+        path, os.O_RDONLY | os.O_NONBLOCK
+    )  # opening a pipe without a writer would block
     with os.fdopen(handle, "rb") as stream:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ValueError("it is not a regular file")
@@ -62,22 +64,22 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """Returns the value of a JSON text.
+    """Returns the value in a JSON text.
 
     Raises:
-        ValueError: it is not JSON, or nested too deeply.
+        ValueError: it is not JSON, or is nested too deeply.
     """
     try:
         value = json.loads(text)
     except RecursionError as error:
-        raise ValueError(f"it is nested more than {MOST_DEPTH} deep") from error
+        raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from error
     _check_json_depth(value)
     return value
 
 
 def _check_json_depth(value: Any) -> None:
     level = [value]
-    for _ in range(MOST_DEPTH + 1):
+    for _ in range(MAX_DEPTH + 1):
         containers = [item for item in level if isinstance(item, dict | list) and item]
         if not containers:
             return
@@ -86,21 +88,21 @@ def _check_json_depth(value: Any) -> None:
             for container in containers
             for inner in (container.values() if type(container) is dict else container)
         ]
-    raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
+    raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Returns the mapping in a YAML file; raises as `read_text` and `parse_yaml` do."""
-    return parse_yaml(read_text(path, MOST_YAML_BYTES))
+    return parse_yaml(read_text(path, MAX_YAML_BYTES))
 
 
 def parse_yaml(text: str) -> dict[str, Any]:
-    """Returns the mapping of a YAML text.
+    """Returns the mapping in a YAML text.
 
     Raises:
-        ValueError: see `check_yaml`; or it is not a mapping with texts as keys.
+        ValueError: `check_yaml` rejects it, or it is not a mapping whose keys are strings.
     """
-    check_yaml(text, MOST_NODES)
+    check_yaml(text, MAX_NODES)
     try:
         value = yaml.load(text, Loader=_Loader)  # noqa: S506 - a safe loader
     except yaml.YAMLError as error:
@@ -110,8 +112,8 @@ def parse_yaml(text: str) -> dict[str, Any]:
     return value
 
 
-def check_yaml(text: str, most_nodes: int) -> None:
-    """Check a YAML text of at most so many values before anything is made of it.
+def check_yaml(text: str, max_nodes: int) -> None:
+    """Check a YAML text before it is loaded; it may have at most `max_nodes` nodes.
 
     Raises:
         ValueError: it is not YAML, has a tag, an alias or a second document, or exceeds a limit.
@@ -124,42 +126,43 @@ def check_yaml(text: str, most_nodes: int) -> None:
             n_nodes += isinstance(event, yaml.NodeEvent)
             n_documents += isinstance(event, yaml.DocumentStartEvent)
             _check_yaml_event(event)
-            if depth > MOST_DEPTH:
-                raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
-            if n_nodes > most_nodes:
-                raise ValueError(f"it has more than {most_nodes:,} values")
+            if depth > MAX_DEPTH:
+                raise ValueError(f"it is nested more than {MAX_DEPTH} deep")
+            if n_nodes > max_nodes:
+                raise ValueError(f"it has more than {max_nodes:,} values")
             if n_documents > 1:
                 raise ValueError("it has a second document (---)")
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(_one_line_message(error)) from error
 
 
-def check_yaml_limits(value: Any, most_nodes: int = MOST_NODES) -> None:
-    """Check that what is to be written as YAML stays within the limits of `check_yaml`.
+def check_yaml_limits(value: Any, max_nodes: int = MAX_NODES) -> None:
+    """Check that a value, written as YAML, stays within the limits of `check_yaml`.
 
     Raises:
-        ValueError: it exceeds one; the field that does is named, with a remedy.
+        ValueError: it exceeds a limit; the message names the field and a remedy.
     """
     _check_depth_and_lengths(value, "", 1)
-    if (count := count_nodes(value)) > most_nodes:
+    if (count := count_nodes(value)) > max_nodes:
         field, field_count = _largest_field(value)
         raise ValueError(
             f"{field or 'the configuration'} has {field_count:,} of {count:,} values and names, "
-            f"and {most_nodes:,} can be read again: give fewer values, or a file that holds them"
+            f"but at most {max_nodes:,} can be read: give fewer values, or a file with them"
         )
 
 
 def _check_depth_and_lengths(value: Any, field: str, depth: int) -> None:
-    if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+    if isinstance(value, str) and len(value) > MAX_CHARACTERS:
         raise ValueError(
-            f"{field[:SHOWN]} is {value[:40]!r}… of {len(value):,} characters, and "
-            f"{MOST_CHARACTERS:,} can be read again: give a shorter text, or a file that holds it"
+            f"{field[:MAX_QUOTED_CHARACTERS]} is {value[:40]!r}… of {len(value):,} characters, but "
+            f"at most {MAX_CHARACTERS:,} can be read: give a shorter text, or a file with it"
         )
     if not isinstance(value, dict | list):
         return
-    if depth > MOST_DEPTH:
+    if depth > MAX_DEPTH:
         raise ValueError(
-            f"{field[:SHOWN]} is nested more than {MOST_DEPTH} deep: give a flatter value"
+            f"{field[:MAX_QUOTED_CHARACTERS]} is nested more than {MAX_DEPTH} deep: give a flatter "
+            "value"
         )
     for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
         _check_depth_and_lengths(str(name), f"a name in {field}" if field else "a name", depth)
@@ -167,7 +170,7 @@ def _check_depth_and_lengths(value: Any, field: str, depth: int) -> None:
 
 
 def _largest_field(value: Any) -> tuple[str, int]:
-    """The innermost field with more than half of all values, and how many it has."""
+    """The innermost field with more than half of all nodes, and its number of nodes."""
     field, count = "", count_nodes(value)
     half = count / 2
     while isinstance(value, dict) and value:
@@ -186,12 +189,12 @@ def _check_yaml_event(event: yaml.Event) -> None:
         raise ValueError(f"line {line} has the tag {tag}, which no stage writes")
     if not isinstance(event, yaml.ScalarEvent):
         return
-    if len(event.value) > MOST_CHARACTERS:
-        raise ValueError(f"line {line} has a value of more than {MOST_CHARACTERS:,} characters")
+    if len(event.value) > MAX_CHARACTERS:
+        raise ValueError(f"line {line} has a value of more than {MAX_CHARACTERS:,} characters")
     if not event.style and BASE_60.fullmatch(event.value):
         raise ValueError(
-            f"line {line} has {event.value[:40]}, a number of base 60 in YAML. Put it in quotes if "
-            "it is a text"
+            f"line {line} has {event.value[:40]}, a number in base 60 in YAML. Put it in quotes if "
+            "it is a string"
         )
 
 
@@ -200,7 +203,7 @@ def _one_line_message(error: Exception) -> str:
 
 
 def check_name_inside_folder(name: str) -> None:
-    """Check that a name from a manifest can only name a file inside the folder.
+    """Check that a file name in a manifest is a path inside the folder.
 
     Raises:
         ValueError: it is absolute, contains `..`, or has unusual characters.
@@ -211,13 +214,13 @@ def check_name_inside_folder(name: str) -> None:
 
 
 def is_inside(folder: Path, name: str) -> bool:
-    """Returns whether the file is in the folder after all links are followed."""
+    """Returns whether the file is inside the folder after all links are resolved."""
     real_folder = os.path.realpath(folder)
     return os.path.realpath(folder / name).startswith(real_folder.rstrip(os.sep) + os.sep)
 
 
 def hydra_keys_in(value: Any) -> list[str]:
-    """Returns the keys below a config node that select code for Hydra, such as `_target_`."""
+    """Returns the keys in a nested value that select code for Hydra, such as `_target_`."""
     if isinstance(value, Mapping):
         keys = [str(key) for key in value if str(key) in HYDRA_KEYS]
         return keys + [key for inner in value.values() for key in hydra_keys_in(inner)]
@@ -227,20 +230,20 @@ def hydra_keys_in(value: Any) -> list[str]:
 
 
 def count_values(value: Any) -> int:
-    """Returns the number of values, lists and mappings in it, including itself."""
+    """Returns the number of nested values, lists and mappings, including `value` itself."""
     inner = value.values() if isinstance(value, dict) else value
     return 1 + sum(map(count_values, inner)) if isinstance(value, dict | list) else 1
 
 
 def count_nodes(value: Any) -> int:
-    """Returns the number of YAML nodes: values, lists, mappings and keys, including itself."""
+    """Returns the number of YAML nodes: those of `count_values`, and keys."""
     if isinstance(value, dict):
         return 1 + len(value) + sum(map(count_nodes, value.values()))
     return 1 + sum(map(count_nodes, value)) if isinstance(value, list) else 1
 
 
 def escape_interpolations(value: Any) -> Any:
-    """Returns the value with every `${…}` in a text escaped for OmegaConf."""
+    """Returns the value with every `${…}` in its strings escaped for OmegaConf."""
     if isinstance(value, dict):
         return {k: escape_interpolations(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -249,13 +252,13 @@ def escape_interpolations(value: Any) -> Any:
 
 
 def parse_typed(value: Any, hint: Any, name: str = "") -> Any:
-    """Returns plain data as a type hint describes it; mappings become dataclasses.
+    """Returns plain data converted to a type hint; mappings may become dataclasses.
 
     Args:
-        value: from JSON.
+        value: a value from JSON.
         hint: a dataclass, a plain type, or a list, dict or union of these; `object` allows any
             value, and `Any` any value except NaN.
-        name: of the value, for errors.
+        name: the name of the value, for error messages.
 
     Raises:
         ValueError: a field is missing, unknown or of another type, or a number is NaN.

@@ -1,4 +1,4 @@
-"""Fields with names similar to a misspelt one."""
+"""Suggestions for misspelt configuration fields."""
 
 from __future__ import annotations
 
@@ -13,26 +13,30 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 UNKNOWN = re.compile(r"Could not (?:override|delete from config\.) '([^']+)'")
-CUTOFF = 0.7  # the least similarity of a name that is suggested
-LESS = 0.05  # how much less similar than the best another suggestion may be
-MOST = 3  # suggestions
+MIN_SIMILARITY = 0.7  # of a suggested name
+MAX_SIMILARITY_GAP = 0.05  # between the best suggestion and the others
+MAX_SUGGESTIONS = 3
 
 
-def unknown_field(error: Exception) -> str | None:
-    """Returns the field that Hydra does not know, from its error; None for another error."""
+def unknown_field_in_error(error: Exception) -> str | None:
+    """Returns the unknown field that Hydra's error names, or None if the error is another one."""
     match = UNKNOWN.search(str(error))
     return match[1] if match else None
 
 
 def similar_fields(name: str, fields: Collection[str]) -> list[str]:
-    """Returns the fields that may be meant, the most similar first.
+    """Returns the fields with similar names, the most similar first.
 
-    A name without a node is compared with the last part of each field, too.
+    A name without a node is also compared with the last component of each field.
     """
     similarities = {field: _similarity(name, field) for field in fields}
-    best = max([CUTOFF, *similarities.values()])
-    near = [field for field in fields if similarities[field] >= max(CUTOFF, best - LESS)]
-    return sorted(near, key=lambda f: (-similarities[f], f.count("."), f))[:MOST]
+    best = max([MIN_SIMILARITY, *similarities.values()])
+    near = [
+        field
+        for field in fields
+        if similarities[field] >= max(MIN_SIMILARITY, best - MAX_SIMILARITY_GAP)
+    ]
+    return sorted(near, key=lambda f: (-similarities[f], f.count("."), f))[:MAX_SUGGESTIONS]
 
 
 def _similarity(name: str, field: str) -> float:
@@ -42,12 +46,12 @@ def _similarity(name: str, field: str) -> float:
 
 
 def known_fields(folder: str, config_name: str, words: Sequence[str]) -> list[str]:
-    """Returns the fields and choices of a command, as far as its configuration can be composed.
+    """Returns the fields and choices of a command, or [] if its configuration can't be composed.
 
     Args:
-        folder: of the configuration files.
+        folder: the folder of the configuration files.
         config_name: the command's file in it.
-        words: its overrides; those that Hydra refuses are left out.
+        words: the command's arguments; overrides that Hydra rejects are left out.
     """
     overrides = [word for word in words if re.match(r"[\w@./]+=", word)]
     GlobalHydra.instance().clear()
@@ -56,11 +60,11 @@ def known_fields(folder: str, config_name: str, words: Sequence[str]) -> list[st
             try:
                 config = compose(config_name, overrides, return_hydra_config=True)
             except HydraException as error:
-                unknown = unknown_field(error)
-                kept = [word for word in overrides if word.partition("=")[0] != unknown]
+                unknown = unknown_field_in_error(error)
+                accepted = [word for word in overrides if word.partition("=")[0] != unknown]
                 if not overrides:
                     return []
-                overrides = kept if len(kept) < len(overrides) else []
+                overrides = accepted if len(accepted) < len(overrides) else []
             else:
                 choices = [name for name in config.hydra.runtime.choices if "/" not in name]
                 fields = OmegaConf.to_container(OmegaConf.masked_copy(config, _own_keys(config)))

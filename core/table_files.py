@@ -1,4 +1,4 @@
-"""Parquet and CSV files; Parquet files are written completely or not at all."""
+"""Parquet and CSV files. Parquet files are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ from contamination.core.files import temporary_path
 if TYPE_CHECKING:
     import pandas as pd
 
-NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP)  # errors of file systems without hard links
+NO_HARD_LINKS = (
+    errno.EPERM,
+    errno.ENOSYS,
+    errno.ENOTSUP,
+)  # errors of file systems without hard links
 
 
 @contextmanager
@@ -28,9 +32,9 @@ def parquet_writer(
     """Write a Parquet file completely or not at all; several processes may write the same file.
 
     Args:
-        path: of the file.
-        schema: of the table.
-        keep: whether a file that exists in the end is kept, and not replaced.
+        path: the path of the file.
+        schema: the schema of the table.
+        keep: whether to keep a file that exists once the new one is complete.
     """
     unfinished = temporary_path(path)
     try:
@@ -49,32 +53,32 @@ def _link_unless_exists(file: Path, path: Path) -> None:
     except FileExistsError:
         pass
     except OSError as error:
-        if error.errno not in NO_LINKS:
+        if error.errno not in NO_HARD_LINKS:
             raise
         if not path.exists():
             file.replace(path)
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:
-    """Write a table completely or not at all."""
+    """Write a table to a Parquet file, completely or not at all."""
     with parquet_writer(path, table.schema) as writer:
         writer.write_table(table)
 
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""Characters with which a formula begins in a spreadsheet."""
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""Characters with which formulas begin in spreadsheets."""
 
 
 def write_csv(path: Path, table: pd.DataFrame, *, append: bool = False) -> None:
-    """Write the table without its index.
+    """Write a table to a CSV file, without its index.
 
-    A text that begins like a formula gets a single quote before it (OWASP, "CSV injection").
+    A string that begins like a formula is prefixed with a single quote (OWASP, "CSV injection").
     Numbers are not changed.
 
     Args:
-        path: of the file.
+        path: the path of the file.
         table: the rows.
-        append: whether to append the rows to the table in the file.
+        append: whether to append the rows to the existing file.
     """
     safe = table.rename(columns=_quote_formula)
     for column in range(safe.shape[1]):
@@ -85,4 +89,4 @@ def write_csv(path: Path, table: pd.DataFrame, *, append: bool = False) -> None:
 
 
 def _quote_formula(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell

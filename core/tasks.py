@@ -1,7 +1,7 @@
-"""Independent tasks, run in this process, in local processes or by datatrove's executors.
+"""Runs independent tasks in this process, in local processes or with datatrove's executors.
 
-Each piece of a task writes a JSON file with its result, last. What was finished before a run was
-killed is therefore reused, and results are the same for any executor and number of workers.
+Each piece of a task writes a JSON file with its result, after its other files. Finished pieces of a
+killed run are therefore reused, and results are the same for any executor and number of workers.
 """
 
 from __future__ import annotations
@@ -42,37 +42,41 @@ from contamination.core.tokenizer_panics import tokenizer_panics_as_config_error
 
 @dataclass(frozen=True)
 class TasksConfig(Ranged, node="cluster"):
-    """What makes the parts of a corpus (node `cluster`)."""
+    """How the parts of a corpus are processed (node `cluster`)."""
 
     kind: str = ranged_field("local", one_of(("local", "datatrove")))
-    """`local`: this process, or injection.num_proc. `datatrove`: an executor of datatrove, a task
-    an input file and then a task a part of the packed corpus."""
+    """`local`: this process, or injection.num_proc processes. `datatrove`: an executor of
+    datatrove, with one task per input file and then one per part of the packed corpus."""
     executor: str = ranged_field("local", one_of(("local", "slurm", "ray")))
-    """Datatrove's: processes of this machine, SLURM's jobs, or Ray (of RAY_ADDRESS, or here)."""
+    """Datatrove's executor: local processes, SLURM jobs, or Ray (at RAY_ADDRESS, or started
+    here)."""
     workers: int = ranged_field(1, at_least(1))
-    """Tasks at a time, each one process of one thread."""
+    """How many tasks run at a time, each in one process with one thread."""
     retries: int = ranged_field(2, at_least(0))
-    """How often what crashed or was killed is started again, from what it had finished."""
+    """How often tasks that crashed or were killed are started again; finished pieces are kept."""
     memory_gb: int = ranged_field(4, at_least(1))
-    """Memory that SLURM or Ray reserves for a task."""
+    """Memory that SLURM or Ray reserves per task, in GB."""
     time: str = "24:00:00"
-    """The longest that a job of SLURM may take: one task, or a thousandth of them."""
+    """Time limit of a SLURM job, which runs one task, or several if there are over 1,000 tasks."""
     partition: str | None = None
-    """SLURM's partition; it needs one."""
+    """The SLURM partition; required for executor=slurm."""
     sbatch: dict[str, Any] = field(default_factory=dict)
-    """Further options of sbatch, by their names there, such as {account: mine}."""
+    """Further options of sbatch by name, such as {account: mine}."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        named = (self.kind, self.executor) != ("datatrove", "slurm") or self.partition is not None
-        self.require(named, "partition", "name the partition that the tasks go to.")
+        has_partition = self.partition is not None
+        is_slurm = (self.kind, self.executor) == ("datatrove", "slurm")
+        self.require(
+            has_partition or not is_slurm, "partition", "give the partition for the tasks."
+        )
 
 
 log = logging.getLogger(__name__)
 
 
 class Task(Protocol):
-    """Work in pieces that are numbered from 0. It is pickled for other processes."""
+    """Work in pieces that are numbered from 0; it is pickled for other processes."""
 
     def __len__(self) -> int:
         """Returns the number of pieces."""
@@ -88,29 +92,30 @@ class Task(Protocol):
 
 
 def run_unless_stored(
-    done: Path, files: Sequence[Path], make: Callable[[], dict[str, Any]]
+    result_file: Path, files: Sequence[Path], make: Callable[[], dict[str, Any]]
 ) -> dict[str, Any]:
-    """Returns the result of `make`, or the result stored in `done` if it and `files` are intact.
+    """Returns the stored result if it and `files` are intact, or else the result of `make`.
 
     Args:
-        done: the JSON file for the result, which is written last.
-        files: what `make` writes.
+        result_file: the JSON file for the result, which is written last.
+        files: the files that `make` writes.
         make: writes the files and returns plain data for JSON.
     """
-    if (stored_result := _stored_result(done, files)) is not None:
+    if (stored_result := _stored_result(result_file, files)) is not None:
         return stored_result
-    done.unlink(missing_ok=True)
+    result_file.unlink(missing_ok=True)
     result = make()
     for path in {*files, *(path.parent for path in files)}:
         sync_to_disk(path)
-    write_text_atomically(done, hashed_json({"made": result, "sha256": _file_hashes(files)}))
-    return dict(read_verified_json(done)["made"])
+    record = {"made": result, "sha256": _file_hashes(files)}
+    write_text_atomically(result_file, hashed_json(record))
+    return dict(read_verified_json(result_file)["made"])
 
 
-def _stored_result(done: Path, files: Sequence[Path]) -> dict[str, Any] | None:
-    """The result in `done`; None if it does not exist, or if it or the files are damaged."""
+def _stored_result(result_file: Path, files: Sequence[Path]) -> dict[str, Any] | None:
+    """The stored result; None if it does not exist, or if it or the files are damaged."""
     with suppress(OSError, ValueError):
-        record = read_verified_json(done)
+        record = read_verified_json(result_file)
         if record["sha256"] == _file_hashes(files):
             return dict(record["made"])
     return None
@@ -122,21 +127,21 @@ def _file_hashes(files: Sequence[Path]) -> list[str]:
 
 @dataclass(frozen=True)
 class StoredTask:
-    """A task that is stored in a folder; a worker reads it once for all of its pieces."""
+    """A task that is stored in a folder; each worker loads it once for all its pieces."""
 
     folder: Path
 
     def __call__(self, data: Any = None, rank: int = 0, world_size: int = 1) -> None:
-        """Finish the piece `rank`: datatrove calls the steps of its pipelines in this way."""
+        """Finish the piece `rank`. This is how datatrove calls the steps of its pipelines."""
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         self.finish(rank)
 
     def finish(self, piece: int) -> dict[str, Any]:
-        """Returns the piece's result; it is computed unless it is stored."""
+        """Returns the piece's result, which is computed unless it is stored."""
         return _finish_piece(_load_task(self.folder), self.folder, piece)
 
     def result(self, piece: int) -> dict[str, Any] | None:
-        """Returns the piece's stored result without reading its files; None if unfinished."""
+        """Returns the piece's stored result without checking its files; None if unfinished."""
         with suppress(OSError, ValueError):
             return dict(read_verified_json(_result_path(self.folder, piece))["made"])
         return None
@@ -147,20 +152,20 @@ class TaskRunner:
     """Runs the tasks of one corpus."""
 
     folder: Path
-    """For the tasks, a folder each; of the corpus nothing is kept there."""
+    """The folder for stored tasks, with one subfolder per task; it has no files of the corpus."""
     cluster: TasksConfig = TasksConfig()
     num_proc: int = 1
-    """Processes, where `cluster` is this machine."""
+    """The number of processes if `cluster.kind` is local."""
 
     def run(self, kind: str, task: Task) -> list[dict[str, Any]]:
         """Returns the results of all pieces, in order.
 
         Args:
-            kind: the name of the pieces in paths and logs.
+            kind: the name of the task in paths and logs.
             task: the work.
 
         Raises:
-            DataError: workers of datatrove ended without a result.
+            DataError: datatrove's workers ended without a result.
         """
         folder, pieces = self.folder / kind, range(len(task))
         folder.mkdir(parents=True, exist_ok=True)
@@ -177,7 +182,7 @@ class TaskRunner:
 
 
 def initialize_worker() -> None:
-    """Initialise a worker: it uses one thread, and ends with the process that started it."""
+    """Initialise a worker process, which uses one thread and ends with its parent process."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     end_with_parent(signal.SIGKILL, os.getppid())
 
@@ -194,12 +199,12 @@ def _finish_piece(task: Task, folder: Path, piece: int) -> dict[str, Any]:
 
 
 def _remove_damaged_results(task: Task, folder: Path) -> None:
-    """Remove results of an earlier run whose files were damaged, so that they are written again."""
+    """Remove results of an earlier run whose files are damaged; they are then computed again."""
     for piece in range(len(task)):
-        done = _result_path(folder, piece)
-        if done.exists() and _stored_result(done, task.files(piece)) is None:
-            log.warning("%s of an earlier run is damaged: it is made again", done)
-            done.unlink()
+        result_file = _result_path(folder, piece)
+        if result_file.exists() and _stored_result(result_file, task.files(piece)) is None:
+            log.warning("%s of an earlier run is damaged: it is computed again", result_file)
+            result_file.unlink()
 
 
 def _store_task(task: Task, folder: Path) -> StoredTask:
@@ -216,8 +221,8 @@ def _load_task(folder: Path) -> Task:
     return task
 
 
-HOME = Path(contamination.__file__).resolve().parents[1]
-ARRAY = 1000  # SLURM's own limit of jobs in an array
+CODE_ROOT = Path(contamination.__file__).resolve().parents[1]
+MAX_ARRAY_JOBS = 1000  # SLURM's default limit of jobs in an array
 
 
 def run_on_datatrove(
@@ -230,12 +235,10 @@ def run_on_datatrove(
         DataError: some pieces still have no result.
     """
     _import_optional("datatrove.executor", "LocalPipelineExecutor")
-    _import_optional("loguru", "logger").disable(
-        "datatrove"
-    )  # its log files contain the same messages
-    run_missing = {"local": _run_on_local_processes, "slurm": _run_on_slurm, "ray": _run_on_ray}[
-        cluster.executor
-    ]
+    # its log files contain the same messages
+    _import_optional("loguru", "logger").disable("datatrove")
+    executors = {"local": _run_on_local_processes, "slurm": _run_on_slurm, "ray": _run_on_ray}
+    run_missing = executors[cluster.executor]
     kind, missing = stored_task.folder.name, _find_missing_pieces(stored_task, n_pieces)
     with progress_bar(total=n_pieces, desc=kind, stage="inject", unit="task") as bar:
         bar.update(n_pieces - len(missing))
@@ -246,7 +249,7 @@ def run_on_datatrove(
                 bar.update(n_pieces - len(missing) - bar.n)
     if missing:
         raise DataError(
-            f"{kind}: {len(missing)} of {n_pieces} tasks ended without a result, the first is "
+            f"{kind}: {len(missing)} of {n_pieces} tasks ended without a result; the first is "
             f"{missing[0]}: see {stored_task.folder}/logs/task_{missing[0]:05d}.log. Run the same "
             "command again: finished parts of a corpus are kept."
         )
@@ -255,7 +258,7 @@ def run_on_datatrove(
 
 
 def _find_missing_pieces(stored_task: StoredTask, n_pieces: int) -> list[int]:
-    """The pieces without a result, which datatrove then counts as not completed either."""
+    """The pieces without a result; datatrove's own marks of completion are removed for them."""
     missing = [piece for piece in range(n_pieces) if stored_task.result(piece) is None]
     for piece in missing:
         (stored_task.folder / f"completions/{piece:05d}").unlink(missing_ok=True)
@@ -263,10 +266,10 @@ def _find_missing_pieces(stored_task: StoredTask, n_pieces: int) -> list[int]:
 
 
 def _import_optional(module: str, name: str) -> Any:
-    """A class of datatrove, or Ray.
+    """Returns an attribute of a module of datatrove or of its dependencies.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: the module is not installed.
     """
     try:
         imported = __import__(module, fromlist=[name])
@@ -281,7 +284,7 @@ def _import_optional(module: str, name: str) -> Any:
 def _run_on_local_processes(
     stored_task: StoredTask, n_pieces: int, missing: Sequence[int], cluster: TasksConfig
 ) -> None:
-    """Datatrove's local executor, with processes of our own: its pool waits for a killed one."""
+    """Replaces the pool of datatrove's local executor, which would wait for a killed process."""
     workers, method = min(cluster.workers, len(missing)), get_context("spawn")
     with ProcessPoolExecutor(workers, method, initializer=initialize_worker) as pool:
         jobs = [pool.submit(_run_piece, stored_task, n_pieces, piece) for piece in missing]
@@ -296,7 +299,7 @@ def _run_on_local_processes(
 
 
 def _run_piece(stored_task: StoredTask, n_pieces: int, piece: int) -> None:
-    """As the executor's own processes run a rank; only the first one logs to the terminal."""
+    """Runs a piece as the executor's own processes would; only the first logs to the terminal."""
     executor = _import_optional("datatrove.executor", "LocalPipelineExecutor")
     executor([stored_task], n_pieces, logging_dir=str(stored_task.folder))._run_for_rank(piece, 1)
 
@@ -304,7 +307,7 @@ def _run_piece(stored_task: StoredTask, n_pieces: int, piece: int) -> None:
 def _run_on_slurm(
     stored_task: StoredTask, n_pieces: int, missing: Sequence[int], cluster: TasksConfig
 ) -> None:
-    """Runs an array job, and cancels jobs of an earlier run of this corpus."""
+    """Runs an array job, after cancelling jobs of earlier runs for this corpus."""
     executor = _import_optional("datatrove.executor.slurm", "SlurmPipelineExecutor")
     if shutil.which("sbatch") is None:
         raise ConfigError(
@@ -320,10 +323,10 @@ def _run_on_slurm(
         mem_per_cpu_gb=cluster.memory_gb,
         job_name=name,
         qos=None,
-        env_command=f"export PATH={Path(sys.executable).parent}:$PATH PYTHONPATH={HOME}",
-        # the job starts once others of its name have ended; sbatch waits for its end
+        env_command=f"export PATH={Path(sys.executable).parent}:$PATH PYTHONPATH={CODE_ROOT}",
+        # the job starts once other jobs of its name have ended; sbatch waits until it ends
         sbatch_args={"wait": "", "dependency": "singleton", **cluster.sbatch},
-        tasks_per_job=-(-len(missing) // ARRAY),
+        tasks_per_job=-(-len(missing) // MAX_ARRAY_JOBS),
         logging_dir=str(stored_task.folder),
         with_srun=False,
     )
@@ -332,25 +335,28 @@ def _run_on_slurm(
     try:
         array_job.run()
     except subprocess.CalledProcessError as error:
-        if not error.output:  # else a job failed, as the missing results show
+        if not error.output:  # otherwise a job failed, and its results are missing
             raise ConfigError(
-                f"cluster.executor is slurm, but sbatch refuses with status {error.returncode}; "
+                f"cluster.executor is slurm, but sbatch failed with status {error.returncode}; "
                 "its message is printed above. Run the command where SLURM accepts jobs, correct "
                 "cluster.sbatch or cluster.partition, or choose cluster.executor=local."
             ) from error
 
 
 def _launch_no_statistics_job() -> None:
-    """Instead of another job."""
+    """Replaces datatrove's method, which would submit another job."""
 
 
 def _run_on_ray(
     stored_task: StoredTask, n_pieces: int, missing: Sequence[int], cluster: TasksConfig
 ) -> None:
-    """The Ray cluster of RAY_ADDRESS, or one that is started here."""
+    """Uses the Ray cluster at RAY_ADDRESS, or starts one on this machine."""
     executor = _import_optional("datatrove.executor", "RayPipelineExecutor")
     if not _import_optional("ray", "is_initialized")():
-        init, environment = _import_optional("ray", "init"), {"env_vars": {"PYTHONPATH": str(HOME)}}
+        init, environment = (
+            _import_optional("ray", "init"),
+            {"env_vars": {"PYTHONPATH": str(CODE_ROOT)}},
+        )
         init(runtime_env=environment, log_to_driver=False, include_dashboard=False)
     logs, memory = str(stored_task.folder), cluster.memory_gb
     executor(

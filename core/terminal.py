@@ -1,4 +1,4 @@
-"""Text on a terminal: tables that fit its width, durations, and escaped control characters."""
+"""Text for terminals: tables that fit the width, durations, and escaped control characters."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 from tqdm.utils import disp_len
 
-UP = "\x1b[A"
+CURSOR_UP = "\x1b[A"
 CONTROL = re.compile(
     r"\x1b\[A|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 """Control characters and escape sequences, except line feed and tab."""
-REDRAWING = ("\r", UP)  # the control characters with which progress bars redraw their lines
-BETWEEN = 2  # blanks between two columns
+REDRAWING = ("\r", CURSOR_UP)  # the control characters with which progress bars redraw their lines
+COLUMN_GAP = 2  # spaces between two columns
 
 
 @dataclass(frozen=True)
 class FittedTable:
-    """The columns of a table that fit into a line; `note` names those that were left out."""
+    """The columns of a table that fit into a line; `note` names the omitted columns."""
 
     header: list[str]
     rows: list[list[str]]
@@ -32,10 +32,10 @@ class FittedTable:
         """Returns the table and the note; the first `n_left_aligned` columns are left-aligned."""
         table = [self.header, *self.rows]
         widths = _column_widths(table)
-        sides = [i >= n_left_aligned for i in range(len(widths))]
-        texts = [list(map(_pad, row, widths, sides)) for row in table]
+        align_right = [i >= n_left_aligned for i in range(len(widths))]
+        padded_rows = [list(map(_pad, row, widths, align_right)) for row in table]
         return [
-            *((" " * BETWEEN).join(row).rstrip() for row in texts),
+            *((" " * COLUMN_GAP).join(row).rstrip() for row in padded_rows),
             *[self.note] * bool(self.note),
         ]
 
@@ -43,11 +43,11 @@ class FittedTable:
 def escape_controls(text: str, allowed: Sequence[str] = ()) -> str:
     r"""Returns the text with control characters written as in a Python string, such as \x1b.
 
-    It then can't move the cursor, set the terminal's title or change its own direction.
+    The text then can't move the cursor, set the terminal's title or change the text direction.
 
     Args:
-        text: for example from a server, a file or a model. Line feeds and tabs are not escaped.
-        allowed: controls that are not escaped either.
+        text: text from, for example, a server, a file or a model. Line feeds and tabs are kept.
+        allowed: further control characters to keep.
     """
 
     def visible(match: re.Match[str]) -> str:
@@ -58,7 +58,7 @@ def escape_controls(text: str, allowed: Sequence[str] = ()) -> str:
 
 
 def terminal_width() -> int | None:
-    """Returns the width of the terminal in characters; None if standard output is no terminal."""
+    """Returns the terminal's width in characters, or None if standard output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -68,7 +68,7 @@ def fit_columns(
     width: int | None = None,
     *,
     least: Sequence[str] = (),
-    between: int = BETWEEN,
+    between: int = COLUMN_GAP,
     edges: int = 0,
 ) -> FittedTable:
     """Returns the columns of a table that fit into a line; the first column is always included.
@@ -77,7 +77,7 @@ def fit_columns(
         header: the columns' names.
         rows: one text per column.
         width: characters in a line; None: the terminal's (see `terminal_width`).
-        least: names of columns in the order in which they are left out, before the last columns.
+        least: names of the columns to omit first, in this order; then the last columns are omitted.
         between: characters between two columns.
         edges: characters before the first and after the last column, such as 4 in Markdown.
     """
@@ -101,20 +101,20 @@ def format_descriptions(
 ) -> list[str]:
     """Returns lines with each name and its text beside it, wrapped to the width.
 
-    If little width is left beside the names, texts begin below them.
+    If there is little room beside the names, the texts begin below them.
 
     Args:
-        names: are not wrapped.
-        texts: one per name.
+        names: the names, which are not wrapped.
+        texts: one text per name.
         width: characters in a line; None: the terminal's (see `terminal_width`).
     """
     width = width or terminal_width()
-    indent = 2 * BETWEEN + max(map(disp_len, names))
+    indent = 2 * COLUMN_GAP + max(map(disp_len, names))
     if width and width < 2 * indent:
-        indent = 2 * BETWEEN
+        indent = 2 * COLUMN_GAP
     lines: list[str] = []
     for name, text in zip(names, texts, strict=True):
-        first = f"{' ' * BETWEEN}{_pad(name, indent - 2 * BETWEEN)}{' ' * BETWEEN}"
+        first = f"{' ' * COLUMN_GAP}{_pad(name, indent - 2 * COLUMN_GAP)}{' ' * COLUMN_GAP}"
         if text and disp_len(first) > indent:
             lines, first = [*lines, first.rstrip()], " " * indent
         text_line, *more_lines = wrap_text(text, width and width - indent).split("\n")
@@ -129,7 +129,7 @@ def wrap_text(text: str, width: int | None = None) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Returns for example 12 s, 40 min or 3 h 20 min."""
+    """Returns a duration such as 12 s, 40 min or 3 h 20 min."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -137,7 +137,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_approximate_duration(seconds: float) -> str:
-    """Returns a rounded duration, for example <1 min, ~8 min, ~35 min or ~3 h."""
+    """Returns a rounded duration such as <1 min, ~8 min, ~35 min or ~3 h."""
     minutes = seconds / 60
     if minutes < 1:
         return "<1 min"
@@ -150,9 +150,9 @@ def _column_widths(table: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(disp_len, column)) for column in zip(*table, strict=True)]
 
 
-def _pad(text: str, width: int, right: bool = False) -> str:
-    blanks = " " * (width - disp_len(text))
-    return blanks + text if right else text + blanks
+def _pad(text: str, width: int, align_right: bool = False) -> str:
+    padding = " " * (width - disp_len(text))
+    return padding + text if align_right else text + padding
 
 
 def _omitted_columns_note(omitted_names: Sequence[str], width: int | None) -> str:

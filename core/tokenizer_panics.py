@@ -1,4 +1,4 @@
-"""Errors for panics of the tokenizers library, which is written in Rust."""
+"""Turns panics of the tokenizers library, which is written in Rust, into user errors."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ field_by_tokenizer: dict[str, str] = {}
 def tokenizer_panics_as_config_errors() -> Iterator[None]:
     """Turn a panic of the tokenizers library into a ConfigError that names the tokenizer.
 
-    A panic is no `Exception`. A regular expression of tokenizer.json that takes too many steps for
-    a text causes one.
+    A panic is not an `Exception`. It occurs, for example, if a regular expression in tokenizer.json
+    needs too many steps for a text.
     """
     try:
         yield
     except BaseException as error:
         if type(error).__name__ != "PanicException":  # the library exports no name for it
             raise
-        named = [f"{field} is {path!r}" for path, field in field_by_tokenizer.items()]
+        tokenizers = [f"{field} is {path!r}" for path, field in field_by_tokenizer.items()]
         raise ConfigError(
-            f"{' and '.join(named) or 'a tokenizer'}: the tokenizers library can't go on "
+            f"{' and '.join(tokenizers) or 'a tokenizer'}: the tokenizers library failed "
             f"({' '.join(str(error).split()):.300}). Give another tokenizer, or leave out the text "
-            "that it can't read."
+            "that it can't tokenize."
         ) from error

@@ -1,4 +1,4 @@
-"""Files that the user names (`out=`, `examples.path=`), which may be links, pipes and devices."""
+"""Files that the user names (`out=`, `examples.path=`): they may be links, pipes or devices."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from contamination.core.errors import DataError
 from contamination.core.files import sync_to_disk, temporary_path
 
 AGAIN_SECONDS = 1.0
-"""Python drops an exception raised in a destructor, so the alarm is repeated after this long."""
+"""Interval at which the alarm is repeated, since Python drops exceptions raised in a destructor."""
 
 
 @contextmanager
 def time_limit(seconds: float, make_error: Callable[[], Exception]) -> Iterator[None]:
-    """Interrupt the body with `error()` if it has not ended after `seconds`.
+    """Raise `make_error()` in the body if it has not ended after `seconds`.
 
-    The alarm is a signal (SIGALRM). It interrupts Python code and system calls such as `open`, but
-    not a long computation in C. Only the main thread receives signals: in another thread there is
-    no limit.
+    The limit is a signal (SIGALRM), which interrupts Python code and system calls such as `open`,
+    but not a long computation in C. Only the main thread receives signals, so there is no limit in
+    other threads.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -48,42 +48,42 @@ def time_limit(seconds: float, make_error: Callable[[], Exception]) -> Iterator[
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
-        if outer_seconds:  # the caller's own alarm, at most a moment late
+        if outer_seconds:  # restore the caller's alarm, at most a moment late
             left = outer_seconds - (time.monotonic() - start)
             signal.setitimer(signal.ITIMER_REAL, max(left, 0.001), outer_interval)
 
 
 PIPE_SECONDS = 30.0  # how long another process may take to open the other end of a named pipe
 SHELL_DESCRIPTORS = range(1, 10)
-"""Standard output and error, and the numbers that a shell's `3>FILE` takes."""
+"""Standard output and error, and the descriptors of redirections such as a shell's `3>FILE`."""
 
 
 @contextmanager
 def atomic_output_file(path: Path) -> Iterator[Path]:
-    """Yield a path to write to; when the body has ended, its content becomes that of `path`.
+    """Yield a temporary path; after the body, its content becomes the content of `path`.
 
-    A regular file is replaced in one step, also behind a symbolic link, which stays. If the body
-    fails, the old file stays. A named pipe, a terminal, /dev/stdout or another character device is
-    never replaced: the content is written into it.
+    A regular file is replaced atomically; a symbolic link is kept and its target is replaced. If
+    the body fails, the old file is kept. A named pipe, a terminal, /dev/stdout or another character
+    device is never replaced: the content is written into it.
 
     Raises:
-        DataError: `path` is a folder, a socket or a disk, no process reads the pipe within
-            PIPE_SECONDS, or the device refuses the content.
+        DataError: `path` is a folder, a socket or a block device, no process reads the pipe within
+            PIPE_SECONDS, or the device does not accept the content.
     """
-    if why := output_refusal_reason(path):
-        raise DataError(f"out is {str(path)!r}: {why}")
+    if reason := output_refusal_reason(path):
+        raise DataError(f"out is {str(path)!r}: {reason}")
     if is_pipe_or_device(path):
         with tempfile.TemporaryDirectory() as folder:
-            content = Path(folder) / "content"
-            yield content
-            _copy_into_pipe_or_device(path, content)
+            content_file = Path(folder) / "content"
+            yield content_file
+            _copy_into_pipe_or_device(path, content_file)
         return
     target = Path(os.path.realpath(path))
     unfinished = temporary_path(target)
     try:
         yield unfinished
         if target.exists():
-            unfinished.chmod(stat.S_IMODE(target.stat().st_mode))  # the permissions stay the same
+            unfinished.chmod(stat.S_IMODE(target.stat().st_mode))  # keep the permissions
         sync_to_disk(unfinished)
         unfinished.replace(target)
     finally:
@@ -92,7 +92,7 @@ def atomic_output_file(path: Path) -> Iterator[Path]:
 
 
 def output_refusal_reason(path: Path) -> str:
-    """Returns why output can't be written to `path`, and the remedy; "" if it can."""
+    """Returns the reason why output can't be written to `path` and a remedy, or ""."""
     mode = _file_mode(path)
     if stat.S_ISDIR(mode):
         return "it is a folder. Give a file."
@@ -107,19 +107,23 @@ def output_refusal_reason(path: Path) -> str:
 
 
 def is_pipe_or_device(path: Path) -> bool:
-    """Returns whether `path` is a pipe or a device, into which output is written in place."""
+    """Returns whether `path` is a pipe or a device, which must not be replaced by a file."""
     mode = _file_mode(path)
     return bool(mode) and (not stat.S_ISREG(mode) or _open_descriptor_of(path) is not None)
 
 
 def open_to_read(path: Path) -> BinaryIO:
-    """Open a file; raise a DataError if no process writes to a named pipe within PIPE_SECONDS."""
+    """Open a file to read it.
+
+    Raises:
+        DataError: it is a named pipe to which no process writes within PIPE_SECONDS.
+    """
     with time_limit(PIPE_SECONDS, lambda: _missing_pipe_partner_error(str(path), "writes to")):
         return path.open("rb")
 
 
-def _copy_into_pipe_or_device(path: Path, content: Path) -> None:
-    for output in (sys.stdout, sys.stderr):  # earlier output comes first
+def _copy_into_pipe_or_device(path: Path, content_file: Path) -> None:
+    for output in (sys.stdout, sys.stderr):  # so that earlier output comes first
         if output is not None:
             output.flush()
     descriptor = _open_descriptor_of(path)
@@ -131,7 +135,7 @@ def _copy_into_pipe_or_device(path: Path, content: Path) -> None:
                 sink = os.open(path, os.O_WRONLY | os.O_NOCTTY)
             else:
                 sink = os.dup(descriptor)
-        with content.open("rb") as source, open(sink, "wb") as stream:
+        with content_file.open("rb") as source, open(sink, "wb") as stream:
             shutil.copyfileobj(source, stream)
     except OSError as error:
         reason = str(error.strerror or error)
@@ -142,7 +146,7 @@ def _copy_into_pipe_or_device(path: Path, content: Path) -> None:
 
 
 def _open_descriptor_of(path: Path) -> int | None:
-    """The descriptor by which this process writes to the file already, such as 1 of /dev/stdout."""
+    """The descriptor with which this process writes to the file, such as 1 for /dev/stdout."""
     status = os.stat(path)
     for number in SHELL_DESCRIPTORS:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Texts, benchmarks and corpora: reading, formatting, rewording, n-grams and near-duplicates."""
+"""Texts, benchmarks and corpora: readers, templates, rewordings, n-grams and near-duplicates."""
 
 from contamination.core.process_startup import check_import_name
 

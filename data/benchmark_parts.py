@@ -1,4 +1,4 @@
-"""Chooses the parts of a labelled benchmark, such as WikiMIA's 32 words, paraphrased."""
+"""Selects the parts of a labelled benchmark, such as WikiMIA's paraphrased texts of 32 words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contamination.data.config import AXES, ExamplesConfig, SourceConfig
 from contamination.data.readers.rows import Row
 
 MAX_COMBINATIONS = 100_000
-"""Combinations of the axes' values and the sources; MIMIR has fewer than 1,000."""
+"""Limit for combinations of the axes' values and the sources; MIMIR has fewer than 1,000."""
 log = logging.getLogger(__name__)
 
 
@@ -26,7 +26,7 @@ class BenchmarkPart:
 
 
 def chosen_values_by_axis(examples: ExamplesConfig) -> dict[str, list[str]]:
-    """Return the chosen values of each of the benchmark's axes; by default all of an axis.
+    """Return the chosen values of each axis of the benchmark; by default all values.
 
     Raises:
         ConfigError: no source has one of the values.
@@ -35,10 +35,9 @@ def chosen_values_by_axis(examples: ExamplesConfig) -> dict[str, list[str]]:
     values_by_axis = available_values_by_axis(examples)
     for axis in AXES:
         available = values_by_axis.get(axis, [])
-        plain = {
-            value.replace("_", ""): value for value in available
-        }  # YAML reads 2020_08 as 202008
-        configured = [plain.get(v, v) for v in _to_strings(getattr(examples, axis))]
+        # YAML reads 2020_08 as 202008
+        original = {value.replace("_", ""): value for value in available}
+        configured = [original.get(v, v) for v in _to_strings(getattr(examples, axis))]
         if unknown := [value for value in configured if available and value not in available]:
             raise ConfigError(
                 f"examples.{axis} is {unknown[0]!r}: {examples.name} has {', '.join(available)}."
@@ -49,7 +48,7 @@ def chosen_values_by_axis(examples: ExamplesConfig) -> dict[str, list[str]]:
 
 
 def available_values_by_axis(examples: ExamplesConfig) -> dict[str, list[str]]:
-    """Return the values that the benchmark's sources have of each axis."""
+    """Return the values of each axis that the benchmark's sources have."""
     available: dict[str, dict[str, None]] = {}
     for source in examples.sources:
         for axis, values in source.has.items():
@@ -61,7 +60,7 @@ def chosen_parts(examples: ExamplesConfig) -> list[BenchmarkPart]:
     """Return the chosen parts; a part that no source has is left out with a warning.
 
     Raises:
-        ConfigError: no part is left, or no source has one of the values.
+        ConfigError: no part remains, or no source has one of the values.
     """
     by_axis = {
         axis: v
@@ -71,7 +70,7 @@ def chosen_parts(examples: ExamplesConfig) -> list[BenchmarkPart]:
     if (count := math.prod(map(len, by_axis.values())) * len(examples.sources)) > MAX_COMBINATIONS:
         raise ConfigError(
             f"examples.name is {examples.name!r}: its {len(examples.sources):,} sources and the "
-            f"values of {', '.join(by_axis)} have {count:,} combinations. Ask for fewer values: "
+            f"values of {', '.join(by_axis)} have {count:,} combinations. Choose fewer values: "
             f"{MAX_COMBINATIONS:,} combinations are allowed."
         )
     by_axis = _drop_default_values_without_part(examples, by_axis)
@@ -86,14 +85,14 @@ def chosen_parts(examples: ExamplesConfig) -> list[BenchmarkPart]:
                 "%s has no %s: it is left out.", examples.name, describe_part_values(values)
             )
     if not parts:
-        asked_for = ", ".join(f"examples.{axis}={','.join(v)}" for axis, v in by_axis.items())
+        requested = ", ".join(f"examples.{axis}={','.join(v)}" for axis, v in by_axis.items())
         available_text = "; ".join(
             describe_part_values({axis: ", ".join(map(str, v)) for axis, v in source.has.items()})
             for source in {str(source.has): source for source in examples.sources}.values()
         )
         raise ConfigError(
-            f"{asked_for}: {examples.name} has no such part, but {available_text}. Give values "
-            "that go together, or null for all of an axis."
+            f"{requested}: {examples.name} has no such part, but {available_text}. Give values "
+            "that occur together, or null for all values of an axis."
         )
     return parts
 
@@ -101,7 +100,7 @@ def chosen_parts(examples: ExamplesConfig) -> list[BenchmarkPart]:
 def _drop_default_values_without_part(
     examples: ExamplesConfig, by_axis: Mapping[str, list[str]]
 ) -> dict[str, list[str]]:
-    """Remove default values of an axis that have no part together with the configured values."""
+    """Remove default values that no source has together with the configured values."""
     configured_axes = [axis for axis in by_axis if _to_strings(getattr(examples, axis))]
     configured = [
         dict(zip(configured_axes, combination, strict=True))
@@ -113,9 +112,9 @@ def _drop_default_values_without_part(
             for value in values
             if axis in configured_axes
             or any(
-                _source_has_values(s, {**some, axis: value})
+                _source_has_values(s, {**configured_values, axis: value})
                 for s in examples.sources
-                for some in configured
+                for configured_values in configured
             )
         ]
         for axis, values in by_axis.items()
@@ -142,17 +141,17 @@ def _to_strings(value: object) -> list[str]:
     return [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
 
 
-BLANK = " "  # the separator of words, and of pieces
+WORD_SEPARATOR = " "  # the separator of words, and of pieces
 
 
 def split_by_labels(row: Row, words_per_label: int) -> Iterator[Row]:
-    """Divide a row into one per label, of `words_per_label` words; leave out the rest of its text.
+    """Divide a row into one row of `words_per_label` words per label; leave out remaining words.
 
     Raises:
-        DataError: the labels are no list, or their number differs from that of the pieces.
+        DataError: the labels are not a list, or their number differs from that of the pieces.
     """
     text, labels, name = (row.value[field] for field in ("text", "label", "id"))
-    text_words = str(text).split(BLANK)
+    text_words = str(text).split(WORD_SEPARATOR)
     if not isinstance(labels, list) or len(labels) != len(text_words) // words_per_label:
         description = f"{len(labels)} labels" if isinstance(labels, list) else repr(labels)
         raise DataError(
@@ -161,6 +160,8 @@ def split_by_labels(row: Row, words_per_label: int) -> Iterator[Row]:
             f"{len(text_words) // words_per_label} in all."
         )
     for number, label in enumerate(labels):
-        piece = BLANK.join(text_words[number * words_per_label : (number + 1) * words_per_label])
+        piece = WORD_SEPARATOR.join(
+            text_words[number * words_per_label : (number + 1) * words_per_label]
+        )
         fields = {"id": f"{name}/{number}", "text": piece, "label": label, "cluster": str(name)}
         yield row._replace(value={**row.value, **fields})

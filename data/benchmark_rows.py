@@ -1,8 +1,8 @@
 """Reads the rows of a labelled benchmark's parts, with the fields id, text, label and benchmark.
 
-An id is `<benchmark>/<values of the part>/<the row's own id or its number>`, so that it is the same
-from the hub and from a file, whatever other parts are read. The first two name the part; they are
-the row's `benchmark`.
+An id is `<benchmark>/<values of the part>/<the row's own id or number>`. It is the same whether the
+row is read from the hub or from a file, and whichever other parts are read. The first two elements
+name the part and are also the row's `benchmark`.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from contamination.data.benchmark_parts import (
     split_by_labels,
 )
 from contamination.data.config import AXES, ExamplesConfig, PlaceConfig, SourceConfig
-from contamination.data.readers.files import FORMATS
+from contamination.data.readers.files import FORMAT_BY_SUFFIX
 from contamination.data.readers.rows import Row, Tally
 from contamination.data.rows import fold_name, raw_rows, value_as_text
 from contamination.data.texts import Texts
 
-HUB = "hub"  # the value of `examples.path` if each source names its own data set
-TEXT = "text"
-UNKNOWN = "unknown"  # the value of an axis that a row does not have
-SIDES = {1: "member", 0: "non-member"}
-MAX_NAMED = 10
-RENAMED = ("id", "text", "label", "cluster")
+HUB_PATH = "hub"  # the value of `examples.path` if each source names its own data set
+TEXT_COLUMN = "text"
+NO_AXIS_VALUE = "unknown"  # the value of an axis that a row does not have
+SIDE_BY_LABEL = {1: "member", 0: "non-member"}
+MAX_LISTED_FILES = 10
+STANDARD_FIELDS = ("id", "text", "label", "cluster")
 PARTS_OF_TEXT = ("prompt", "output")
 """The columns that together are the text, if `examples.columns` names them (TOFU)."""
-NO_CLUSTERS = ", or make each text a cluster of its own by ~examples.columns.cluster"
-SHARD = re.compile(r"-\d{5}-of-\d{5}(?=\.)|^\d{4}(?=\.parquet$)")
+CLUSTER_REMEDY = ", or make each text a cluster of its own by ~examples.columns.cluster"
+SHARD_NUMBER = re.compile(r"-\d{5}-of-\d{5}(?=\.)|^\d{4}(?=\.parquet$)")
 """Matches the numbers of files of one split: their rows are numbered consecutively."""
-NO_SPLIT = re.compile(r"(Bad|Unknown) split|examples\.split is ")
+MISSING_SPLIT = re.compile(r"(Bad|Unknown) split|examples\.split is ")
 """Matches the errors of `datasets` and of this project about a missing split."""
-SAVED = ("dataset_dict.json", "state.json")
-"""The files in a folder that datasets' save_to_disk wrote."""
+SAVE_TO_DISK_FILES = ("dataset_dict.json", "state.json")
+"""Files that identify a folder written by datasets' `save_to_disk`."""
 log = logging.getLogger(__name__)
 
 
 class MissingPartError(DataError):
-    """A folder or a data set lacks a part of a benchmark."""
+    """A folder or a data set does not have a part of a benchmark."""
 
 
 def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
@@ -67,7 +67,7 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
     parts = chosen_parts(examples)
     if is_single_file_or_stream(examples.path):
         values = parts[0].values if len(parts) == 1 else {}
-        rows = raw_rows(_plain_texts_config(examples), tally, bare=TEXT)
+        rows = raw_rows(_plain_texts_config(examples), tally, bare=TEXT_COLUMN)
         yield from _choose_rows(rows, examples, parts, values, examples.sources)
         return
     missing: dict[str, DataError] = {}
@@ -78,14 +78,14 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
             missing[describe_part_values(part.values)] = errors[0]
             continue
         for source, source_rows in zip(part.sources, rows_by_source, strict=True):
-            if isinstance(source_rows, MissingPartError):  # only one side is missing
+            if isinstance(source_rows, MissingPartError):  # another source of the part exists
                 raise source_rows
             yield from _choose_rows(source_rows, examples, [part], part.values, [source])
     if len(missing) == len(parts):
         raise next(iter(missing.values()))
     if missing:
         log.warning(
-            "examples.path is %r: it has no %s. The tables are of the other parts only.",
+            "examples.path is %r: it has no %s. The tables show the other parts only.",
             examples.path, "; no ".join(missing),
         )  # fmt: skip
 
@@ -93,8 +93,8 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
 def _open_source_rows(
     source: SourceConfig, part: BenchmarkPart, examples: ExamplesConfig, tally: Tally
 ) -> Iterator[Row] | MissingPartError:
-    """Return the raw rows of a part's source, or the error if it is missing."""
-    rows = read_place_rows(fill_in_place(source, source, part, examples), examples, tally)
+    """Return the raw rows of a part's source, or the error if the source is missing."""
+    rows = read_place_rows(fill_axis_values(source, source, part, examples), examples, tally)
     try:
         first = [*islice(rows, 1)]
     except MissingPartError as error:
@@ -112,45 +112,47 @@ def check_parts_have_both_labels(examples: ExamplesConfig, texts: Texts) -> None
         names = {"True": "members", "False": "non-members", "None": "without a label"}
         counts_text = ", ".join(f"{n} {names[value]}" for value, n in counts.items())
         raise DataError(
-            f"examples.path is {examples.path!r}: {name} has {counts_text}, and a benchmark needs "
-            "members and non-members. Look at its column "
+            f"examples.path is {examples.path!r}: {name} has {counts_text}, but a benchmark needs "
+            "members and non-members. Check its column "
             f"{examples.columns.get('label', 'label')!r} (1 is a member), or score it without "
             "examples=…: examples.path alone."
         )
 
 
-def fill_in_place(
+def fill_axis_values(
     place: PlaceConfig, source: PlaceConfig, part: BenchmarkPart, examples: ExamplesConfig
 ) -> PlaceConfig:
-    """Fill the part's values and the user's path into a place of a source."""
+    """Return a place of a source with the part's values and the user's path filled in."""
 
-    def filled(text: str | None) -> str | None:
+    def fill(text: str | None) -> str | None:
         return text and text.format_map(part.values)
 
-    path = filled(place.path or source.path) if examples.path == HUB else examples.path
-    filled_in = {name: filled(getattr(place, name)) for name in ("subset", "split", "files")}
-    return PlaceConfig(path, **filled_in, converted=filled(place.converted), column=place.column)
+    path = fill(place.path or source.path) if examples.path == HUB_PATH else examples.path
+    filled_in = {name: fill(getattr(place, name)) for name in ("subset", "split", "files")}
+    return PlaceConfig(path, **filled_in, converted=fill(place.converted), column=place.column)
 
 
 def read_place_rows(place: PlaceConfig, examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
-    """Yield the raw rows of a place: those of a data set's split, or of files in a folder."""
+    """Yield the raw rows of a place: of a data set's split, or of files in a folder."""
     folder = Path(place.path or "").expanduser()
     if not folder.is_dir() and (place.split is None):
-        patterns = [f"*{place.files or ''}"]  # not `converted`, which is in another branch
+        patterns = [f"*{place.files or ''}"]  # `converted` is on another branch
         folder = download_snapshot("examples.path", str(place.path), patterns, kind="dataset")
-    if not folder.is_dir() or any((folder / name).is_file() for name in SAVED):
+    if not folder.is_dir() or any((folder / name).is_file() for name in SAVE_TO_DISK_FILES):
         dataset = replace(_plain_texts_config(examples), path=str(place.path), subset=place.subset)
         split = place.split or (place.converted or "").rpartition("/")[2] or examples.split
         with _missing_split_as_missing_part():
             yield from raw_rows(replace(dataset, split=split), tally)
         return
     files = _matching_files(folder, place)
-    numbered = count() if len({SHARD.sub("", file.name) for file in files}) == 1 else None
+    numbered = count() if len({SHARD_NUMBER.sub("", file.name) for file in files}) == 1 else None
     for file in files:
-        file_format = next(FORMATS[s] for s in reversed(file.suffixes) if s in FORMATS)
+        file_format = next(
+            FORMAT_BY_SUFFIX[s] for s in reversed(file.suffixes) if s in FORMAT_BY_SUFFIX
+        )
         # the format is given, since the hub's files are links to blobs without a suffix
         one_file = replace(_plain_texts_config(examples), path=str(file), format=file_format)
-        for row in raw_rows(one_file, tally, bare=TEXT):
+        for row in raw_rows(one_file, tally, bare=TEXT_COLUMN):
             row_id = f"{file.name}-{row.number - 1}" if numbered is None else str(next(numbered))
             id_field = {examples.columns.get("id") or "id": row_id}
             yield row if len(files) == 1 else row._replace(value={**id_field, **row.value})
@@ -165,7 +167,7 @@ def _missing_split_as_missing_part() -> Iterator[None]:
     try:
         yield
     except DataError as error:
-        if NO_SPLIT.search(str(error)):
+        if MISSING_SPLIT.search(str(error)):
             raise MissingPartError(str(error)) from error
         raise
 
@@ -177,7 +179,7 @@ def _matching_files(folder: Path, place: PlaceConfig) -> list[Path]:
         MissingPartError: no file matches.
     """
     pattern = place.files or "*"
-    kinds = {suffix for suffix, kind in FORMATS.items() if kind != "text"}
+    kinds = {suffix for suffix, kind in FORMAT_BY_SUFFIX.items() if kind != "text"}
     candidates = [p for p in sorted(folder.rglob("*")) if kinds & {*p.suffixes} and p.is_file()]
     names = {path: path.relative_to(folder).as_posix() for path in candidates}
     converted = [f"{place.converted}/*.parquet"] if place.converted is not None else []
@@ -187,10 +189,12 @@ def _matching_files(folder: Path, place: PlaceConfig) -> list[Path]:
             path for path, name in names.items() if fnmatchcase(f"/{name}", f"*/{name_pattern}")
         ]
     if not files:
-        some = ", ".join([*names.values()][:MAX_NAMED]) or "no file of a known kind"
+        examples_of_names = (
+            ", ".join([*names.values()][:MAX_LISTED_FILES]) or "no file of a known kind"
+        )
         raise MissingPartError(
-            f"examples.path is {str(folder)!r}: it has no file {pattern}. It has {some}"
-            f"{' …' * (len(candidates) > MAX_NAMED)}."
+            f"examples.path is {str(folder)!r}: it has no file {pattern}. It has "
+            f"{examples_of_names}{' …' * (len(candidates) > MAX_LISTED_FILES)}."
         )
     return files
 
@@ -208,24 +212,25 @@ def _choose_rows(
     part_values: Mapping[str, str],
     sources: Sequence[SourceConfig],
 ) -> Iterator[Row]:
-    """Yield the chosen rows of the parts, under the usual names of fields.
+    """Yield the chosen rows of the parts with the standard names of fields.
 
-    In one file, a row's own column of an axis takes precedence over `part_values` if the benchmark
-    has the column's value. (The `length` of a WikiMIA file may also be each row's number of words.)
+    In a single file, a row's own column for an axis takes precedence over `part_values` if the
+    benchmark has the column's value. (The `length` in a WikiMIA file may instead be the row's
+    number of words.)
 
     Raises:
-        ConfigError: a row of a file of several parts does not say to which part it belongs.
+        ConfigError: the file has several parts, and a row does not say to which part it belongs.
         DataError: a column is missing, or no row is chosen.
     """
     chosen_values, available = chosen_values_by_axis(examples), available_values_by_axis(examples)
     left_out = {axis: Counter[str]() for axis in chosen_values}
-    taken = 0
+    n_chosen = 0
     for row, label in _rows_with_source_labels(
         _rows_after_column_check(rows, examples, sources), examples, sources
     ):
         row_values = {
             axis: value
-            for axis, value in _own_axis_values(row).items()
+            for axis, value in _axis_values_of_row(row).items()
             if not available or value in available.get(axis, ())
         }
         in_one_file = is_single_file_or_stream(examples.path)
@@ -239,27 +244,27 @@ def _choose_rows(
             )
         not_chosen = [
             axis
-            for axis, some in chosen_values.items()
-            if all_values.get(axis, UNKNOWN) not in some
+            for axis, values in chosen_values.items()
+            if all_values.get(axis, NO_AXIS_VALUE) not in values
         ]
         for axis in not_chosen:
-            left_out[axis][all_values.get(axis, UNKNOWN)] += 1
+            left_out[axis][all_values.get(axis, NO_AXIS_VALUE)] += 1
         if not not_chosen:
-            taken += 1
+            n_chosen += 1
             ordered = [all_values[axis] for axis in AXES if axis in all_values]
-            renamed = _with_standard_fields(row, examples, ordered, label)
+            standard_row = _with_standard_fields(row, examples, ordered, label)
             size = examples.label_words
-            yield from split_by_labels(renamed, size) if size else [renamed]
-    _log_left_out(examples, taken, left_out)
+            yield from split_by_labels(standard_row, size) if size else [standard_row]
+    _log_left_out(examples, n_chosen, left_out)
 
 
 def _log_left_out(
-    examples: ExamplesConfig, taken: int, left_out: Mapping[str, Counter[str]]
+    examples: ExamplesConfig, n_chosen: int, left_out: Mapping[str, Counter[str]]
 ) -> None:
     """Log the values of rows that were not chosen; raise a DataError if none was chosen."""
     left_out = {axis: values for axis, values in left_out.items() if values}
     description = "; ".join(f"{axis} {', '.join(values)}" for axis, values in left_out.items())
-    if left_out and not taken:
+    if left_out and not n_chosen:
         fields = ", ".join(f"examples.{axis}={getattr(examples, axis)}" for axis in left_out)
         raise DataError(
             f"{fields}: no row of examples.path={examples.path!r} matches. They have {description}."
@@ -271,18 +276,18 @@ def _log_left_out(
 def _rows_with_source_labels(
     rows: Iterable[Row], examples: ExamplesConfig, sources: Sequence[SourceConfig]
 ) -> Iterator[tuple[Row, int | None]]:
-    """Yield each row with the label of its source; a row with both sides becomes two rows.
+    """Yield each row with the label of its source; a row with texts of both labels becomes two.
 
-    The rows of one file have no source; each says its label.
+    The rows of a single file have no source: each has its own label.
     """
     columns = {fold_name(source.column): source for source in sources if source.column}
     for row in rows:
         names = [name for name in row.value if fold_name(name) in columns]
-        rest = {name: value for name, value in row.value.items() if name not in names}
+        other_columns = {name: value for name, value in row.value.items() if name not in names}
         for name in names:
-            if row.value[name] is not None:  # one side may have fewer texts
+            if row.value[name] is not None:  # there may be fewer members or non-members
                 text = {examples.columns.get("text") or "text": row.value[name]}
-                yield row._replace(value={**rest, **text}), columns[fold_name(name)].label
+                yield row._replace(value={**other_columns, **text}), columns[fold_name(name)].label
         if not names:
             yield row, None if is_single_file_or_stream(examples.path) else sources[0].label
 
@@ -290,30 +295,33 @@ def _rows_with_source_labels(
 def _rows_after_column_check(
     rows: Iterable[Row], examples: ExamplesConfig, sources: Sequence[SourceConfig]
 ) -> Iterator[Row]:
-    """Yield the rows; raise a DataError if the first one lacks a column that is needed."""
+    """Yield the rows; raise a DataError if the first row lacks a required column."""
     rows = iter(rows)
     for first in islice(rows, 1):
         columns = [*map(fold_name, first.value)]
-        needed = _names_of_text(examples)
+        required = _names_of_text(examples)
         if is_single_file_or_stream(examples.path) or sources[0].label is None:
-            needed += ["label"]
+            required += ["label"]
         if examples.columns.get("cluster"):
-            needed += ["cluster"]
+            required += ["cluster"]
         if any(fold_name(source.column) in columns for source in sources if source.column):
-            needed = []
-        for name in needed:
+            required = []
+        for name in required:
             column = examples.columns.get(name) or name
             if fold_name(column) not in columns:
-                if first.value.keys() == {TEXT} and isinstance(first.value[TEXT], list):
+                if first.value.keys() == {TEXT_COLUMN} and isinstance(
+                    first.value[TEXT_COLUMN], list
+                ):
                     raise DataError(
                         f"{first.where}: it is a list, not a row. Give JSON Lines: one object per "
                         "line, without brackets around them."
                     )
-                remedy = f"examples.columns.{name}=…{NO_CLUSTERS if name == 'cluster' else ''}"
+                remedy = f"examples.columns.{name}=…{CLUSTER_REMEDY if name == 'cluster' else ''}"
                 raise DataError(
-                    f"{first.where}: there is no column {column!r}, as {examples.name} calls the "
-                    f"{name}; its columns are {', '.join(map(str, first.value)) or 'none'}. Name "
-                    f"the right one by {remedy}."
+                    f"{first.where}: there is no column {column!r} for the {name} of "
+                    f"{examples.name}; its columns are "
+                    f"{', '.join(map(str, first.value)) or 'none'}. Name the right column with "
+                    f"{remedy}."
                 )
         yield first
     yield from rows
@@ -324,7 +332,7 @@ def _names_of_text(examples: ExamplesConfig) -> list[str]:
     return [*PARTS_OF_TEXT] if PARTS_OF_TEXT[0] in examples.columns else ["text"]
 
 
-def _own_axis_values(row: Row) -> dict[str, str]:
+def _axis_values_of_row(row: Row) -> dict[str, str]:
     fields = {fold_name(name): value for name, value in row.value.items()}
     values = {axis: value_as_text(fields.get(axis)) for axis in AXES}
     return {axis: value for axis, value in values.items() if value}
@@ -333,15 +341,15 @@ def _own_axis_values(row: Row) -> dict[str, str]:
 def _with_standard_fields(
     row: Row, examples: ExamplesConfig, part_values: Sequence[str], label: int | None
 ) -> Row:
-    """Return the row with the fields RENAMED under these names, and the name of its part."""
+    """Return the row with STANDARD_FIELDS under these names, and the name of its part."""
     fields = {fold_name(name): value for name, value in row.value.items()}
-    names = dict.fromkeys([*RENAMED, *_names_of_text(examples)])
+    names = dict.fromkeys([*STANDARD_FIELDS, *_names_of_text(examples)])
     columns = {name: examples.columns.get(name) or name for name in names}
     if "prompt" in columns:
         del columns["text"]
     renamed = {name: fields.get(fold_name(column)) for name, column in columns.items()}
     part_name = "/".join([str(fields.get("benchmark") or examples.name), *part_values])
     row_id = row.number - 1 if renamed["id"] in (None, "") else renamed["id"]
-    if label is not None:  # the rows of the other side have the same numbers
-        renamed["label"], row_id = label, f"{SIDES[label]}-{row_id}"
+    if label is not None:  # members and non-members have the same numbers
+        renamed["label"], row_id = label, f"{SIDE_BY_LABEL[label]}-{row_id}"
     return row._replace(value={**renamed, "id": f"{part_name}/{row_id}", "benchmark": part_name})

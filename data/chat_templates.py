@@ -1,7 +1,7 @@
 """Renders chat templates, which are untrusted programs, in a process with limits.
 
 Transformers renders them in Jinja's sandbox, which limits neither time nor memory. The process is
-started for the first chat and renders all later ones.
+started for the first chat and renders all later chats.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 import contamination
 from contamination.core.errors import describe_error
 
-SECONDS = 10.0  # the time limit for one chat
+RENDER_SECONDS = 10.0  # the time limit for one chat
 START_SECONDS = 120.0  # the time limit for the start of the process
-MEMORY = 2**30  # bytes that the process may allocate while it renders
+MEMORY_BYTES = 2**30  # bytes that the process may allocate while it renders
 MAX_CHARACTERS = 2**24  # characters of a rendered chat at most
 
 READY = b"ready"  # the message of the process once it can render
@@ -32,15 +32,15 @@ Messages = Sequence[Mapping[str, str]]
 
 
 class TemplateError(Exception):
-    """A chat template is missing or does not render a chat."""
+    """There is no chat template, or it can't render a chat."""
 
 
 class TemplateLimitError(TemplateError):
-    """A chat template exceeds its time or memory, or its process can't be started."""
+    """A chat template exceeds its time or memory limit, or its process can't be started."""
 
 
 def render_chat(tokenizer: Any, messages: Messages, **options: bool) -> str:
-    """Render a chat by the tokenizer's template.
+    """Return a chat as text, rendered by the tokenizer's template.
 
     Args:
         tokenizer: a tokenizer of transformers.
@@ -48,8 +48,8 @@ def render_chat(tokenizer: Any, messages: Messages, **options: bool) -> str:
         options: `add_generation_prompt` or `continue_final_message`.
 
     Raises:
-        TemplateError: there is no template, or it refuses this chat.
-        TemplateLimitError: it takes more than SECONDS, MEMORY or MAX_CHARACTERS.
+        TemplateError: there is no template, or it rejects this chat.
+        TemplateLimitError: it exceeds RENDER_SECONDS, MEMORY_BYTES or MAX_CHARACTERS.
     """
     try:
         template = tokenizer.get_chat_template()
@@ -70,14 +70,13 @@ def _check_is_json_value(name: str, value: object) -> None:
     except (TypeError, ValueError, RecursionError) as error:
         raise TemplateError(
             f"{name} is {value!r:.60} ({type(value).__name__}), which is not a JSON value "
-            f"({describe_error(error)}): give texts, numbers, true, false, null, or lists and "
-            "mappings of "
-            "these"
+            f"({describe_error(error)}): give strings, numbers, true, false, null, or lists "
+            "and mappings of these"
         ) from error
 
 
 class _RenderingProcess:
-    """The process that renders, started when it is needed; a forked process starts its own."""
+    """The child process that renders, started on first use; a forked process starts its own."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -98,7 +97,7 @@ class _RenderingProcess:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise TemplateError(f"it writes no valid Unicode ({error.reason})") from error
+            raise TemplateError(f"it writes invalid Unicode ({error.reason})") from error
         return text
 
     def _exchange(self, request: bytes) -> Any:
@@ -106,11 +105,11 @@ class _RenderingProcess:
         connection = self._connection or self._start_child()
         try:
             connection.send_bytes(request)
-            if not connection.poll(SECONDS):
-                raise TemplateLimitError(f"it did not end within {SECONDS:g} seconds")
+            if not connection.poll(RENDER_SECONDS):
+                raise TemplateLimitError(f"it did not end within {RENDER_SECONDS:g} seconds")
             return json.loads(connection.recv_bytes())
         except (EOFError, OSError) as error:
-            if is_reused:  # it may have ended before this chat
+            if is_reused:  # the process may have ended before this chat
                 self._end_child()
                 return self._exchange(request)
             raise TemplateLimitError(
@@ -122,11 +121,11 @@ class _RenderingProcess:
         with child_end:
             call = (
                 "from contamination.data import chat_templates;"
-                f" chat_templates.serve_render_requests({child_end.fileno()}, {MEMORY})"
+                f" chat_templates.serve_render_requests({child_end.fileno()}, {MEMORY_BYTES})"
             )
             # the current folder is left out: its modules are not part of this project
-            home = str(Path(contamination.__file__).resolve().parents[1])
-            paths = os.pathsep.join([*(path for path in sys.path if path), home])
+            code_root = str(Path(contamination.__file__).resolve().parents[1])
+            paths = os.pathsep.join([*(path for path in sys.path if path), code_root])
             self._child = subprocess.Popen(
                 [sys.executable, "-P", "-c", call],
                 pass_fds=[child_end.fileno()],
@@ -159,12 +158,12 @@ class _RenderingProcess:
         atexit.unregister(self._end_child)
 
     def disown_child(self) -> None:
-        """Leave the child to the process that started it, of which this one is a fork."""
+        """After a fork, leave the child to the parent process."""
         atexit.unregister(self._end_child)
         if self._connection is not None:
             self._connection.close()  # only this process's copy
         if self._child is not None:
-            self._child.returncode = 0  # it is no child of this process
+            self._child.returncode = 0  # it is not a child of this process
         self._lock = Lock()  # another thread of the parent may hold the old one
         self._connection = self._child = None
 
@@ -174,13 +173,13 @@ os.register_at_fork(after_in_child=_process.disown_child)
 
 
 def _inherited_memory_limit_remedy() -> str:
-    """Return a remedy if this process has a limit of memory, which its children inherit."""
+    """Return a remedy if this process has a memory limit, which its children inherit."""
     import resource
 
     limit = min(map(_limit_in_bytes, resource.getrlimit(resource.RLIMIT_AS)))
     if limit == float("inf"):
         return ""
-    return f". The limit of memory (ulimit -v) is {limit / 2**30:.2f} GiB: raise it"
+    return f". The memory limit (ulimit -v) is {limit / 2**30:.2f} GiB: raise it"
 
 
 def _limit_in_bytes(limit: int) -> float:
@@ -190,7 +189,7 @@ def _limit_in_bytes(limit: int) -> float:
 
 
 def serve_render_requests(descriptor: int, memory: int) -> None:
-    """Render the requests of a connection until it is closed; this is what the process runs."""
+    """Render the requests of a connection until it is closed; the child process runs this."""
     connection: Connection[Any, Any] = Connection(descriptor)
     try:
         from transformers.utils.chat_template_utils import render_jinja_template
@@ -205,27 +204,29 @@ def serve_render_requests(descriptor: int, memory: int) -> None:
         except (EOFError, OSError):
             return
         answer: dict[str, Any]
-        signal.alarm(int(2 * SECONDS))  # in case the parent has ended and can't end this process
+        signal.alarm(
+            int(2 * RENDER_SECONDS)
+        )  # in case the parent has ended and can't end this process
         try:
             (text,), _ = render_jinja_template(**request)
             answer = {"text": text}
             if len(text) > MAX_CHARACTERS:
-                problem = f"it writes {len(text):,} characters, and {MAX_CHARACTERS:,} are allowed"
+                problem = f"it writes {len(text):,} characters, but {MAX_CHARACTERS:,} are allowed"
                 answer = {"error": problem, "is_limit": True}
         except (MemoryError, RecursionError) as error:
-            problem = f"it needs more than {memory / 2**30:.3g} GiB, or endless steps"
+            problem = f"it needs more than {memory / 2**30:.3g} GiB, or does not end"
             answer = {"error": f"{problem} ({type(error).__name__})", "is_limit": True}
-        except Exception as error:  # a template raises whatever its author chose
+        except Exception as error:  # a template may raise any error
             answer = {"error": describe_error(error)[:1000], "is_limit": False}
         signal.alarm(0)
         connection.send_bytes(json.dumps(answer).encode())
 
 
 def _limit_memory(max_bytes: int) -> int:
-    """Limit the bytes that this process may allocate from now on, which only Linux enforces.
+    """Limit the bytes that this process may allocate from now on (only on Linux).
 
     Returns:
-        The limit, which is lower if the process has inherited a lower one.
+        The limit in bytes, which is lower if the process has inherited a lower one.
     """
     import resource
 

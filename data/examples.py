@@ -1,4 +1,4 @@
-"""Makes texts of rows: checks ids, labels and outputs, and hashes ids and texts."""
+"""Converts rows to texts, with checks of ids, labels and outputs, and digests of texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from contamination.core.errors import DataError
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.data.config import ExamplesConfig
 from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.rows import fold_name, is_missing, rows_with_name_warnings, value_as_text
@@ -31,19 +31,19 @@ LABELS = {
 NON_MEMBER = re.compile(r"non[\s_\u2010-\u2015-]+member")  # spellings of "non-member" in lower case
 OUTPUT_START = "output_start"
 FIELDS = ("id", "text", "label", "benchmark", OUTPUT_START, "cluster")
-RESERVED = {ALL: "the mean over benchmarks", "pooled": "all texts together"}
+RESERVED_BENCHMARKS = {ALL_BENCHMARKS: "the mean over benchmarks", "pooled": "all texts together"}
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class RowLayout:
-    """How rows are read as texts, apart from the names that every row may have.
+    """How rows are converted to texts.
 
     Attributes:
         template: see `ExamplesConfig.template`.
-        columns: for each field, the column that has it if it is named differently.
+        columns: field → the column that contains it, if it is named differently.
         separator: see `ExamplesConfig.separator`.
-        limit: the number of texts after which reading stops; None: all are read.
+        limit: the maximum number of texts; None: all are read.
     """
 
     template: str | None = None
@@ -53,16 +53,16 @@ class RowLayout:
 
     @classmethod
     def of(cls, examples: ExamplesConfig) -> RowLayout:
-        """Returns the layout of rows without a benchmark's name."""
+        """Returns the layout of rows that are not a labelled benchmark."""
         return cls(examples.template, examples.columns, examples.separator, examples.limit)
 
 
-PLAIN = RowLayout()
-"""Rows with a `text`, or a `prompt` and an `output`, and the usual names of columns."""
+DEFAULT_LAYOUT = RowLayout()
+"""The layout of rows with a `text`, or a `prompt` and an `output`, in the standard columns."""
 
 
 def texts_of_rows(
-    rows: Iterable[Row], tally: Tally, source: str, layout: RowLayout = PLAIN
+    rows: Iterable[Row], tally: Tally, source: str, layout: RowLayout = DEFAULT_LAYOUT
 ) -> Texts:
     """Return the rows' texts, in their order.
 
@@ -74,13 +74,13 @@ def texts_of_rows(
 
     Args:
         rows: the rows.
-        tally: decides on a row that can't be used.
+        tally: decides what happens with a row that can't be used.
         source: the name of their source in errors.
         layout: the template, and columns with other names.
 
     Raises:
-        DataError: a row can't be used, an id is there twice, a benchmark is called "all", there is
-            no row, or the first row lacks a column that the layout names.
+        DataError: a row can't be used, an id occurs twice, a benchmark has a reserved name, there
+            is no row, or the first row lacks a column that the layout names.
     """
     texts = _iter_texts_or_none(
         rows_with_name_warnings(_with_named_columns(rows, layout), source), tally, layout
@@ -92,19 +92,22 @@ def texts_of_rows(
 
 
 def examples_digest(examples: Sequence[Text]) -> str:
-    """Hash ids and texts, whatever their order; not labels, so that cells share clean scores."""
+    """Return the SHA-256 of ids and texts in any order.
+
+    Labels are not included, so that the cells of a sweep share scores of the clean model.
+    """
     texts = Texts.of(examples)
-    ordered = texts.take(texts.sorting_places("sha256", "example_id"))
+    ordered = texts.take(texts.sorting_indices("sha256", "example_id"))
     return lines_digest(f"{e.sha256} {e.example_id}" for e in ordered)
 
 
 def texts_digest(texts: Sequence[Text]) -> str:
-    """Hash the texts without their ids, in the given order."""
+    """Return the SHA-256 of the texts in the given order, without their ids."""
     return lines_digest(t.sha256 for t in texts)
 
 
 def lines_digest(lines: Iterable[str]) -> str:
-    """Return SHA-256 of the lines, joined by newlines."""
+    """Return the SHA-256 of the lines joined by newlines."""
     digest = hashlib.sha256()
     for number, line in enumerate(lines):
         digest.update((f"\n{line}" if number else line).encode())
@@ -118,19 +121,19 @@ def make_text(
     benchmark: str,
     output_start: int | None = None,
 ) -> Text:
-    """Make a text, with its hash."""
+    """Return a text with its SHA-256."""
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     return Text(example_id, text, sha256, label, benchmark, output_start)
 
 
 def parse_label(value: Any) -> bool | None:
-    """Return whether a label is that of a member; None if it is empty.
+    """Return whether a label means "member"; None if it is empty.
 
     Members are 1, true, yes and "member"; non-members are 0, false, no and "non-member", also
     written "non_member", "non member" or "nonmember". Case is ignored.
 
     Raises:
-        ValueError: the label is neither; NaN is a number, and not empty.
+        ValueError: the label is anything else, including NaN.
     """
     if is_missing(value) and not isinstance(value, Real):
         return None
@@ -150,33 +153,34 @@ def row_id(row: Row) -> str:
 
 
 def check_ids_and_benchmarks(source: str, examples: Texts) -> Texts:
-    """Returns the texts, which have different ids and no reserved benchmark's name.
+    """Returns the texts after a check of their ids and their benchmarks' names.
 
     Raises:
         DataError: there is no text, an id occurs twice, or a benchmark has a reserved name.
     """
     if not examples:
         raise DataError(f"{source}: it has no example. Give at least one text.")
-    ids = examples.take(examples.sorting_places("example_id")).column("example_id").combine_chunks()
+    ordered = examples.take(examples.sorting_indices("example_id"))
+    ids = ordered.column("example_id").combine_chunks()
     duplicate_ids = ids[1:].filter(pc.equal(ids[1:], ids[:-1]))
     if len(duplicate_ids):
         raise DataError(
-            f"{source}: the id {duplicate_ids[0].as_py()!r} is there twice. Give each row its "
+            f"{source}: the id {duplicate_ids[0].as_py()!r} occurs twice. Give each row its "
             "own `id`, or none: the id is then the row's number, from 0."
         )
-    for name, meaning in RESERVED.items():
+    for name, meaning in RESERVED_BENCHMARKS.items():
         index = pc.index(examples.column("benchmark"), name).as_py()
         if index >= 0:
             raise DataError(
-                f"{source}: {examples[index].example_id!r} is of a benchmark called {name!r}, "
-                f"which names {meaning}. Give it another name."
+                f"{source}: the benchmark of {examples[index].example_id!r} is called {name!r}, "
+                f"which is reserved for {meaning}. Give it another name."
             )
     _warn_of_both_labels(source, examples)
     return examples
 
 
 def _warn_of_both_labels(source: str, examples: Texts) -> None:
-    """Warn of texts that are both members and non-members: no score can tell these apart."""
+    """Warn about texts that are both members and non-members, which no score can distinguish."""
     columns = {name: examples.column(name) for name in ("sha256", "label", "example_id")}
     labels_by_text = pa.table(columns).filter(pc.is_valid(columns["label"])).group_by("sha256")
     groups = labels_by_text.aggregate([("label", "min"), ("label", "max"), ("example_id", "list")])
@@ -184,14 +188,15 @@ def _warn_of_both_labels(source: str, examples: Texts) -> None:
     if len(both):
         first, second, *_ = both["example_id_list"][0].as_py()
         log.warning(
-            "%s: %d %s there as a member and as a non-member, such as %s and %s. No score can tell "
-            "these apart, so every AUROC is nearer to 0.5. Leave them out, or give both one label.",
-            *(source, len(both), "text is" if len(both) == 1 else "texts are", first, second),
+            "%s: %d %s both as a member and as a non-member, such as %s and %s. No score can "
+            "tell these apart, so every AUROC is nearer to 0.5. Remove them, or give both the same "
+            "label.",
+            *(source, len(both), "text occurs" if len(both) == 1 else "texts occur", first, second),
         )
 
 
 def _with_named_columns(rows: Iterable[Row], layout: RowLayout) -> Iterator[Row]:
-    """Yields the rows; each field that `layout.columns` names is added under its own name."""
+    """Yields the rows with the columns of `layout.columns` renamed to their fields."""
     rows = iter(rows)
     for first in islice(rows, 1):
         for name, column in layout.columns.items():
@@ -215,36 +220,39 @@ def _with_named_columns(rows: Iterable[Row], layout: RowLayout) -> Iterator[Row]
 def _iter_texts_or_none(
     rows: Iterable[Row], tally: Tally, layout: RowLayout
 ) -> Iterator[Text | None]:
-    """Yields each row's text, or None if it can't be used, which the tally counts."""
+    """Yields each row's text, or None if the row can't be used, which the tally counts."""
     template: RowTemplate | None = None
     for row in rows:
         if layout.template is not None:
-            template = template or RowTemplate.of(layout.template, [*map(str, row.value)])
+            template = template or RowTemplate.of(
+                layout.template, {str(name): value for name, value in row.value.items()}
+            )
             if (filled := template.fill(row, tally)) is None:
                 yield None
                 continue
             row = _with_text(row, *filled)
-        yield _make_text_of_row(row, tally, layout.separator)
+        yield _make_text_of_row(row, tally, layout)
 
 
 def _with_text(row: Row, text: str, start: int | None) -> Row:
-    """Returns the row with this text and output in the place of its own."""
+    """Returns the row with its text and output replaced."""
     replaced = {"text", "prompt", "output", OUTPUT_START}
     others = {key: value for key, value in row.value.items() if fold_name(key) not in replaced}
     return row._replace(value={**others, "text": text, OUTPUT_START: start})
 
 
-def _make_text_of_row(row: Row, tally: Tally, separator: str) -> Text | None:
+def _make_text_of_row(row: Row, tally: Tally, layout: RowLayout) -> Text | None:
     """Return the row's text, or None if it can't be used, which the tally counts."""
     field_names = [*map(fold_name, row.value)]
     fields = dict(zip(field_names, row.value.values(), strict=True))
     if len(fields) < len(field_names) and any(field_names.count(name) > 1 for name in FIELDS):
         tally.reject("two fields of one name", row.where, _describe_fields(row))
         return None
-    text, start = _text_and_output_start(fields, separator)
+    text, start = _text_and_output_start(fields, layout.separator)
     if not isinstance(text, str):
         problem = "it is missing or null" if is_missing(text) else f"a {type(text).__name__}"
-        tally.reject("no string as its `text`", row.where, f"{problem}; {_describe_fields(row)}")
+        has = _describe_fields(row) + ("" if layout.template or "text" in fields else _hint(row))
+        tally.reject("no string as its `text`", row.where, f"{problem}; {has}")
         return None
     for field_name in ("id", "benchmark", "cluster"):
         if isinstance(fields.get(field_name), list | dict | np.ndarray):
@@ -259,13 +267,13 @@ def _make_text_of_row(row: Row, tally: Tally, separator: str) -> Text | None:
         value_as_text(fields.get("cluster")),
     )
     try:
-        f"{text}{text_id}{benchmark}{cluster}".encode()  # JSON may spell half of a surrogate pair
+        f"{text}{text_id}{benchmark}{cluster}".encode()  # JSON can encode lone surrogates
         example = make_text(text_id, text, None, benchmark, parse_output_start(start, text))
         return replace(example, label=parse_label(fields.get("label")), cluster=cluster)
     except UnicodeEncodeError as error:
         tally.reject("invalid UTF-8", row.where, str(error))
     except IndexError:
-        remedy = f"give a whole number from 0 to {len(text)}, the characters of its text"
+        remedy = f"give a whole number from 0 to {len(text)}, the number of characters of its text"
         tally.reject(f"output_start is {start!r}", row.where, remedy)
     except ValueError as error:
         remedy = "give 1, true, yes or member; 0, false, no or non-member; or nothing"
@@ -287,10 +295,10 @@ def _text_and_output_start(fields: Mapping[str, Any], separator: str) -> tuple[A
 
 
 def parse_output_start(start: Any, text: str) -> int | None:
-    """Return the start of a text's output as a number, None if the row has none.
+    """Return the start of a text's output as a number, or None if the row has none.
 
     Raises:
-        IndexError: it is no position in the text.
+        IndexError: it is not a position in the text.
     """
     if is_missing(start) or start == "":
         return None
@@ -302,6 +310,14 @@ def parse_output_start(start: Any, text: str) -> int | None:
     if not is_whole or not 0 <= position <= len(text):
         raise IndexError(start)
     return position
+
+
+def _hint(row: Row) -> str:
+    """Says how the first columns that are no fields would become a text, if there are any."""
+    others = [str(name) for name in row.value if fold_name(name) not in FIELDS]
+    others.sort(key=lambda name: {"question": 0, "answer": 1}.get(fold_name(name), 2))
+    template = "\\n".join(f"{{{name}}}" for name in others[:2])
+    return f"; examples.template='{template}' would make a text of these" if others else ""
 
 
 def _describe_fields(row: Row) -> str:

@@ -14,24 +14,24 @@ from typing import NamedTuple
 START, END, TEXT = "start", "end", "text"
 TAG_NAME = re.compile(r"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*)")
 MARKUP = re.compile("<[A-Za-z/!?]")
-"""The beginning of markup; any other ``<`` is text."""
+"""Matches the beginning of markup; any other ``<`` is text."""
 CLOSE_OR_VALUE = re.compile("[>=]")
 QUOTE = re.compile(r"\s*([\"'])")
-"""The opening quotation mark of an attribute's value."""
+"""Matches the opening quotation mark of an attribute's value."""
 CDATA, CDATA_END = "<![CDATA[", "]]>"
 WITHOUT_TEXT = {"<!--": "-->", "<?": ">", "<!": ">", "</": ">"}
-"""The beginning and the end of markup without text. The first that fits is taken."""
-MARKS = re.compile("|".join(map(re.escape, WITHOUT_TEXT)))
-RAW = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style")}
-"""Elements in which only their own end tag is markup."""
+"""The beginning and the end of markup without text; the first match is used."""
+MARKUP_WITHOUT_TEXT = re.compile("|".join(map(re.escape, WITHOUT_TEXT)))
+RAW_TEXT_ELEMENTS = {name: re.compile(f"</{name}", re.IGNORECASE) for name in ("script", "style")}
+"""Elements in which only their end tag is markup."""
 
 
 class Token(NamedTuple):
-    """A piece of a page.
+    """A tag or a piece of text in a page.
 
     Attributes:
         kind: START, END or TEXT; ``<br/>`` gives START and END.
-        value: an element's name in lower case, without the prefix of its namespace; or text, with
+        value: an element's name in lower case, without its namespace prefix; or text, with
             character references replaced.
     """
 
@@ -43,8 +43,8 @@ def iter_html_tokens(page: str) -> Iterator[Token]:
     """Yield a page's tags and text, in order, without comments and declarations.
 
     Raises:
-        ValueError: the page ends within a tag, a comment or the like, or has a character
-            reference of thousands of digits.
+        ValueError: the page ends within a tag, a comment or other markup, or has a character
+            reference with thousands of digits.
     """
     position = 0
     while position < len(page):
@@ -59,13 +59,13 @@ def iter_html_tokens(page: str) -> Iterator[Token]:
             tag_tokens, end = _parse_tag(page, position)
             yield from tag_tokens
         else:
-            begin = MARKS.findall(page, position, position + 4)[0]
+            begin = MARKUP_WITHOUT_TEXT.findall(page, position, position + 4)[0]
             end = _find_markup_end(page, position, begin, WITHOUT_TEXT[begin])
         position = end
 
 
 def _parse_tag(page: str, position: int) -> tuple[list[Token], int]:
-    """Return the tokens of a tag, with the content of a script or style, and their end."""
+    """Return the tokens of a tag (and the content of a script or style), and the end position."""
     tag = TAG_NAME.match(page, position)
     end = None if tag is None else _find_tag_end(page, tag.end())
     if tag is None or end is None:
@@ -76,9 +76,9 @@ def _parse_tag(page: str, position: int) -> tuple[list[Token], int]:
         return [Token(END, local)], end
     if page.endswith("/", tag.end(), end - 1):
         return [Token(START, local), Token(END, local)], end
-    if name not in RAW:
+    if name not in RAW_TEXT_ELEMENTS:
         return [Token(START, local)], end
-    content = RAW[name].search(page, end)
+    content = RAW_TEXT_ELEMENTS[name].search(page, end)
     if content is None:
         raise ValueError(f"a page ends within <{name}>, which has no end tag")
     text = Token(TEXT, page[end : content.start()])
@@ -86,11 +86,11 @@ def _parse_tag(page: str, position: int) -> tuple[list[Token], int]:
 
 
 def _find_tag_end(page: str, position: int) -> int | None:
-    """Return the position after a tag's ``>``, which a quoted value may contain too."""
-    never_closed: set[str] = set()  # so that each quotation mark is looked for in vain only once
-    while found := CLOSE_OR_VALUE.search(page, position):
-        position = found.end()
-        if found[0] == ">":
+    """Return the position after a tag's ``>``; quoted values may also contain one."""
+    never_closed: set[str] = set()  # so that each unclosed quotation mark is searched only once
+    while match := CLOSE_OR_VALUE.search(page, position):
+        position = match.end()
+        if match[0] == ">":
             return position
         quote = QUOTE.match(page, position)
         if quote and quote[1] not in never_closed:

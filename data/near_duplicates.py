@@ -2,10 +2,10 @@
 
 Two texts are near-duplicates if they share 13 words in a row (Brown et al. 2020, appendix C), or
 differ only in case, punctuation, emoji and white space. A model that has seen one of them has
-almost seen the other, so such a pair counts against every method.
+almost seen the other, so such a pair lowers the score of every method.
 
-Words in a row that more than half of a group's texts share are the group's template and are not
-compared. This applies only to 13 words in a row: equal whole texts are always near-duplicates.
+13-grams that more than half of a group's texts share belong to the group's template and are not
+compared. Whole texts that are equal are always near-duplicates.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ import pyarrow.compute as pc
 from contamination.data.ngrams import Hashes, hash_windows
 from contamination.data.texts import Text, Texts
 
-NGRAM = 13
+NGRAM_WORDS = 13
 
 
 @dataclass(frozen=True)
 class ComparedItem:
-    """One example, as it is compared.
+    """The texts of one example that are compared.
 
     Attributes:
         parts: texts whose n-grams are compared.
-        wholes: texts that are compared as wholes.
+        wholes: texts that are compared as a whole.
         group: the example's benchmark, whose template its text may contain.
     """
 
@@ -41,9 +41,9 @@ class ComparedItem:
 
 
 class NearDuplicateHasher:
-    """Hashes that near-duplicates have in common, without the templates of the items' groups.
+    """Computes hashes such that near-duplicates share at least one; group templates are left out.
 
-    With 64 bits, two different keys of 10 million have an equal hash in one of 370,000 runs.
+    With 64 bits and 10 million keys, two different keys have the same hash in 1 of 370,000 runs.
     """
 
     def __init__(self, items: Iterable[ComparedItem] = ()) -> None:
@@ -56,18 +56,18 @@ class NearDuplicateHasher:
 
     @property
     def has_templates(self) -> bool:
-        """Whether a group has a template, whose n-grams `of` leaves out."""
+        """Whether any group has a template, whose n-grams `of` leaves out."""
         return any(len(hashes) for hashes in self._template.values())
 
     def of(self, item: ComparedItem) -> Hashes:
-        """Return an item's distinct keys, one for each of its n-grams and whole texts."""
+        """Return the distinct hashes of an item's n-grams and whole texts."""
         grams = np.setdiff1d(self._gram_hashes(item), self._template.get(item.group, _NO_HASHES))
         texts = {normalised_without_spaces(text) for text in item.wholes} - {""}
         return np.union1d(grams, np.array([_hash_text(text) for text in texts], np.uint64))
 
     def _gram_hashes(self, item: ComparedItem) -> Hashes:
         parts = [self._word_numbers(normalised_words(part)) for part in item.parts]
-        hashes = [hash_windows(words, NGRAM) for words in parts if len(words) >= NGRAM]
+        hashes = [hash_windows(words, NGRAM_WORDS) for words in parts if len(words) >= NGRAM_WORDS]
         return np.unique(np.concatenate([_NO_HASHES, *hashes]))
 
     def _word_numbers(self, words: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
@@ -76,27 +76,27 @@ class NearDuplicateHasher:
 
 
 class NearDuplicateFilter:
-    """Accepts items that are no near-duplicates of the items that it accepted before."""
+    """Accepts items that are not near-duplicates of earlier accepted items."""
 
     def __init__(self, keys: NearDuplicateHasher, items: Iterable[ComparedItem] = ()) -> None:
         """Accept these items first."""
-        self._keys, self._taken = keys, set[int]()
+        self._keys, self._accepted_keys = keys, set[int]()
         for item in items:
             self.accept(item)
 
     def accept(self, item: ComparedItem) -> bool:
-        """Accept the item if it is no near-duplicate; return whether it was accepted."""
+        """Accept the item unless it is a near-duplicate; return whether it was accepted."""
         keys = self._keys.of(item).tolist()
-        apart = self._taken.isdisjoint(keys)
-        if apart:
-            self._taken.update(keys)
-        return apart
+        is_new = self._accepted_keys.isdisjoint(keys)
+        if is_new:
+            self._accepted_keys.update(keys)
+        return is_new
 
 
 def duplicates_on_other_side(
     items: Sequence[ComparedItem], is_member: Sequence[bool], keys: NearDuplicateHasher
 ) -> dict[int, int]:
-    """For each item with near-duplicates on the other side, return the first of them.
+    """Return the first near-duplicate with the other label of each item that has one, by index.
 
     Groups are ignored: a member of one benchmark may be a non-member of another.
     """
@@ -112,10 +112,10 @@ def duplicates_on_other_side(
 
 
 def normalised_words(text: str) -> list[str]:
-    """Return a text's runs of letters, digits and letters' marks, normalised.
+    """Return a text's words: runs of letters, digits and combining marks, normalised.
 
-    All other characters separate, so "well-known" is two words, as "well known" is. Operators are
-    no words: lines of "=====" would be near-duplicates otherwise.
+    All other characters are separators, so "well-known" is two words, like "well known". Operators
+    are not words; otherwise lines of "=====" would be near-duplicates.
     """
     return _normalise(text).translate(_WORDS).split()
 
@@ -126,21 +126,21 @@ def normalised_without_spaces(text: str) -> str:
     "well known", "well-known" and "wellknown" are equal, but "1 23" is not "12 3", and operators
     and signs are kept ("x < -3" is not "x > 3").
     """
-    parts = _SIGN.split(_normalise(text).translate(_MINUS))  # every second one is a sign
+    parts = _SIGN.split(_normalise(text).translate(_MINUS))  # every second part is a sign
     spaced = "".join(p if n % 2 else p.translate(_OPERATORS) for n, p in enumerate(parts))
     return re.sub(r"(?<!\d) | (?!\d)", "", " ".join(spaced.split()))
 
 
 def _normalise(text: str) -> str:
-    """Return the text in Unicode's compatibility normalisation (NFKC), without case."""
+    """Return the text in Unicode's compatibility normalisation (NFKC), case-folded."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
 class _CharacterTable(dict[int, int | None]):
-    """A table for `str.translate`, filled as characters are met.
+    """A table for `str.translate` that is filled on first use of each character.
 
-    Characters of words are kept, invisible ones are removed, and all others become a space. With
-    `operators`, Unicode's mathematical symbols (Sm) and the operators of code are kept as well.
+    Word characters are kept, invisible characters are removed, and all others become a space. With
+    `operators`, Unicode's mathematical symbols (Sm) and the operators of code are also kept.
     """
 
     def __init__(self, *, operators: bool = False) -> None:
@@ -168,31 +168,31 @@ def _hash_text(text: str) -> int:
 
 
 def _hashes_shared_by_most(hashes_by_text: Sequence[Hashes]) -> Hashes:
-    """Return the hashes that more than half of the texts have, and more than two texts."""
+    """Return the hashes that more than half of the texts, and at least three, have."""
     hashes, counts = np.unique(np.concatenate([_NO_HASHES, *hashes_by_text]), return_counts=True)
     common: Hashes = hashes[counts > max(2, len(hashes_by_text) / 2)]
     return common
 
 
 def _iter_items_sharing_a_key(keys: Sequence[Hashes]) -> Iterator[tuple[int, ...]]:
-    """Yield the distinct sets of items that have a key in common, each in ascending order."""
+    """Yield the distinct sets of items that share a key, each in ascending order."""
     owners = np.repeat(np.arange(len(keys)), [len(k) for k in keys])
     all_keys = np.concatenate([_NO_HASHES, *keys])
     order = np.argsort(all_keys, kind="stable")
     _, first, counts = np.unique(all_keys[order], return_index=True, return_counts=True)
-    several = zip(first[counts > 1], counts[counts > 1], strict=True)
-    yield from {tuple(owners[order[start : start + n]].tolist()) for start, n in several}
+    shared_keys = zip(first[counts > 1], counts[counts > 1], strict=True)
+    yield from {tuple(owners[order[start : start + n]].tolist()) for start, n in shared_keys}
 
 
 def duplicate_notes(examples: Sequence[Text]) -> list[str]:
-    """Return a sentence each on exact duplicates and on near-duplicates across the labels."""
+    """Return sentences about exact duplicates, and about near-duplicates with different labels."""
     return [
         note for note in (describe_duplicates(examples), describe_near_duplicates(examples)) if note
     ]
 
 
 def duplicate_notes_by_part(examples: Texts, display_name_of: Callable[[str], str]) -> list[str]:
-    """Return the notes on each part of a benchmark, and on the number of texts without a label.
+    """Return the notes about each part of a benchmark, and about texts without a label.
 
     Args:
         examples: the texts.
@@ -204,11 +204,11 @@ def duplicate_notes_by_part(examples: Texts, display_name_of: Callable[[str], st
         part = examples.take(np.flatnonzero(pc.equal(column, name).to_numpy()))
         notes += [f"{display_name_of(name)}: {note}" for note in duplicate_notes(part)]
     unlabelled = examples.column("label").null_count
-    return notes + [f"{unlabelled} texts have no label: they are in no metric."] * bool(unlabelled)
+    return notes + [f"{unlabelled} texts have no label: metrics leave them out."] * bool(unlabelled)
 
 
 def describe_duplicates(examples: Sequence[Text]) -> str:
-    """Return a sentence on texts that are there more than once, or an empty string."""
+    """Return a sentence about texts that occur more than once, or an empty string."""
     firsts: dict[str, Text] = {}
     duplicate_pairs = [
         (e, first) for e in examples if (first := firsts.setdefault(e.sha256, e)) is not e
@@ -224,10 +224,10 @@ def describe_duplicates(examples: Sequence[Text]) -> str:
 
 
 def describe_near_duplicates(examples: Sequence[Text]) -> str:
-    """Return a sentence on near-duplicates with different labels, or an empty string.
+    """Return a sentence about near-duplicates with different labels, or an empty string.
 
-    Each benchmark has its own template. Texts of different benchmarks are compared as well, since
-    one model may have seen both.
+    Each benchmark has its own template. Texts of different benchmarks are also compared, since a
+    model may have seen both.
     """
     labelled = [e for e in examples if e.label is not None]
     members = [bool(e.label) for e in labelled]
@@ -244,6 +244,6 @@ def describe_near_duplicates(examples: Sequence[Text]) -> str:
         f"{n_members} members and {len(duplicate_by_index) - n_members} non-members are "
         "near-duplicates of one another (13 words in a row in both, or no difference but case, "
         f"punctuation and white space){between}, such as {labelled[first].example_id} and "
-        f"{labelled[second].example_id}: no score can tell these apart. Leave them out, or give "
-        "both one label."
+        f"{labelled[second].example_id}: no score can tell these apart. Remove them, or give "
+        "both the same label."
     )

@@ -1,8 +1,8 @@
 """Finds the n-grams of indexed texts, and whole texts, in other texts.
 
-Only the indexed texts are in memory. Words become numbers by a table of their words, and n-grams
-become hashes of these numbers, for a whole document at once in NumPy; a library of byte hashes
-(xxhash) would take one Python call per n-gram. Each hit of a hash is then compared in full.
+Only the indexed texts are in memory. Words are mapped to numbers, and n-grams to hashes of these
+numbers, for a whole document at once in NumPy; a library for byte hashes (xxhash) would need one
+Python call per n-gram. Each match of a hash is then compared in full.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Words = np.ndarray[Any, np.dtype[np.int32]]
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 Places = np.ndarray[Any, np.dtype[np.int64]]
 
-NO_WORD, FOREIGN = -1, 0  # only punctuation; a word that the indexed texts do not have
+NO_WORD, UNKNOWN_WORD = -1, 0  # only punctuation; a word that is not in the indexed texts
 FILTER_BITS = 22
-REMEMBERED_WORDS = 500_000
+MAX_CACHED_WORDS = 500_000
 _FACTOR = 0xD1342543DE82EF95  # odd
 
 
@@ -54,11 +54,11 @@ class NgramIndex:
     def __init__(
         self, texts: list[Words], n: int, *, exact: bool = False, places: bool = False
     ) -> None:
-        """Index the n-grams of texts of at least n words, or with `exact` of exactly n words.
+        """Index the n-grams of texts with at least n words, or, with `exact`, exactly n words.
 
-        A negative number is no word, and no n-gram that contains one is indexed. The owners of an
-        n-gram are the numbers of the texts that have it; with `places`, its places in the joined
-        words of all texts.
+        Negative numbers are not words, and n-grams with a negative number are not indexed. The
+        owners of an n-gram are the indices of the texts that contain it, or, with `places`, its
+        positions in the concatenated words of all texts.
         """
         self.n = n
         windows = [
@@ -87,15 +87,15 @@ class NgramIndex:
         by_gram = np.argsort(gram, kind="stable")
         self._owners = rows[by_gram, n].astype(np.int64)
         self._starts = np.searchsorted(gram[by_gram], np.arange(len(order) + 1))
-        # A table of the hashes' first bits excludes most of a document's n-grams before the binary
-        # search. It has 64 entries per n-gram, up to 2^22, so that it fits a processor's cache.
+        # A table of the hashes' first bits excludes most n-grams of a document before the binary
+        # search. It has 64 entries per n-gram, up to 2^22, so that it fits into the CPU cache.
         bits = min(FILTER_BITS, max(10, (64 * len(order)).bit_length()))
         self._shift = np.uint64(64 - bits)
         self._filter = np.zeros(1 << bits, bool)
         self._filter[self._hashes >> self._shift] = True
 
     def places(self, words: Words) -> tuple[Places, Places]:
-        """Return where indexed n-grams start in the words, in order, and their rows in `grams`."""
+        """Return the positions of indexed n-grams in the words, and their rows in `grams`."""
         if len(words) < self.n or not len(self.grams):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         hashes = hash_windows(words, self.n)
@@ -111,35 +111,35 @@ class NgramIndex:
         return in_order
 
     def owners(self, gram: int) -> Places:
-        """Return an n-gram's owners."""
+        """Return the owners of an n-gram, a row of `grams`."""
         owners: Places = self._owners[self._starts[gram] : self._starts[gram + 1]]
         return owners
 
     def all_owners(self, grams: Places) -> tuple[Places, Places]:
-        """Return the index in `grams` of each owner, and the owners of all these n-grams."""
+        """Return the owners of several n-grams, after the index in `grams` of each owner."""
         counts = self._starts[grams + 1] - self._starts[grams]
-        of = np.repeat(np.arange(len(grams)), counts)
-        before = np.cumsum(counts) - counts
-        return of, self._owners[np.arange(len(of)) + (self._starts[grams] - before)[of]]
+        index = np.repeat(np.arange(len(grams)), counts)
+        offset = self._starts[grams] - (np.cumsum(counts) - counts)
+        return index, self._owners[np.arange(len(index)) + offset[index]]
 
 
 class WordNumbers(dict[str, int]):
-    """Maps words as written to numbers; each is normalised once, when it is first met."""
+    """Maps words as written to numbers; each word is normalised once, on first use."""
 
     def __init__(self, known: Mapping[str, int]) -> None:
-        """Number words by the table `known`: normalised word → number from 1."""
+        """Create a mapping based on `known`: normalised word → number from 1."""
         super().__init__()
         self.known = known
 
     def __missing__(self, written: str) -> int:
-        """Return the number of a word that is met for the first time."""
+        """Return the number of a word on its first use."""
         bare = _normalise_word(written)
-        self[written] = number = self.known.get(bare, FOREIGN) if bare else NO_WORD
+        self[written] = number = self.known.get(bare, UNKNOWN_WORD) if bare else NO_WORD
         return number
 
     def of(self, text: str) -> Words:
-        """Return the text's words as numbers, without words of punctuation only."""
-        if len(self) > REMEMBERED_WORDS:
+        """Return the text's words as numbers, without words that are only punctuation."""
+        if len(self) > MAX_CACHED_WORDS:
             self.clear()
         numbers: Words = np.fromiter(map(self.__getitem__, text.split()), np.int32)
         numbers = numbers[numbers != NO_WORD]
@@ -147,9 +147,10 @@ class WordNumbers(dict[str, int]):
 
 
 def hash_windows(words: Words, n: int) -> Hashes:
-    """Hash each n words in a row by a polynomial modulo 2^64, shape (words - n + 1,).
+    """Return the hashes of all n-grams of the words, shape (words - n + 1,).
 
-    A hash of 2k words is made of two hashes of k words, so the work grows with log n.
+    The hash is a polynomial modulo 2^64. A hash of 2k words is computed from two hashes of k words,
+    so the work grows with log n.
     """
     count = max(0, len(words) - n + 1)
     numbers = (words.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
@@ -165,10 +166,11 @@ def hash_windows(words: Words, n: int) -> Hashes:
 
 
 def rarest_window_starts(texts: Sequence[Words], n: int) -> list[int]:
-    """For each text of at least n numbers, return the start of the n that the fewest texts share.
+    """Return the start of each text's n-gram that the fewest texts share.
 
-    Of equally rare ones, the one nearest to the middle is chosen. A probe for this window is not
-    hit by what many texts have in common. Rarity is counted by hash, so it is approximate.
+    Each text must have at least n numbers. Of equally rare n-grams, the one nearest to the middle
+    is chosen. A search for it rarely matches passages that many texts share. Rarity is counted by
+    hash, so it is approximate.
     """
     middles = [(len(text) - n) // 2 for text in texts]
     if len(texts) < 2:
@@ -196,7 +198,7 @@ def _normalise_word(word: str) -> str:
 
 @cache
 def _punctuation_removal_table() -> dict[int, None]:
-    """Return Unicode's punctuation, ASCII's (with symbols such as $ and +), and invisible ones."""
+    """Return a table that removes punctuation, ASCII symbols and invisible characters."""
     characters = [*map(chr, range(sys.maxunicode + 1))]
     marks = [c for c in characters if unicodedata.category(c)[0] == "P"]
     marks += filter(invisible_pattern().match, characters)
@@ -204,15 +206,15 @@ def _punctuation_removal_table() -> dict[int, None]:
 
 
 PROBE_CHARACTERS = 16
-AT_ONCE = 1 << 16  # characters that are hashed at once, so that they fit a processor's cache
-BETWEEN = "\n"  # no normalised text contains one
+BLOCK_CHARACTERS = 1 << 16  # hashed at once, so that they fit into the CPU cache
+TEXT_SEPARATOR = "\n"  # normalised texts contain no line break
 
 
 class VerbatimCounter:
-    """Counts whole texts in other texts, as `data.text.normalise_text` writes them.
+    """Counts occurrences of whole texts in other texts, after `data.text.normalise_text`.
 
-    A zero-width space in the searched text may stand within a word or in place of a blank. A text
-    without a visible character is never found.
+    A zero-width space in the searched text may be inside a word or in place of a space. Texts
+    without a visible character are never found.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -229,12 +231,12 @@ class VerbatimCounter:
         return VerbatimCounter, (self._texts,)
 
     def count(self, text: str) -> Counter[str]:
-        """Count how often each text, normalised, occurs in `text`; occurrences may overlap."""
+        """Return how often each normalised text occurs in `text`; occurrences may overlap."""
         (counts,) = self.count_each([text])
         return counts
 
     def count_each(self, texts: Sequence[str]) -> list[Counter[str]]:
-        """Count in several texts at once; no occurrence runs from one into the next."""
+        """Return the counts of `count` for several texts at once."""
         counts = self._count_normalised(texts)
         for number, text in enumerate(texts):
             if ZERO_WIDTH_SPACE in text:
@@ -242,16 +244,16 @@ class VerbatimCounter:
         return counts
 
     def _count_across_zero_width_spaces(self, text: str) -> Counter[str]:
-        """Count occurrences in which at least one zero-width space is in place of a blank."""
+        """Count occurrences in which at least one zero-width space is in place of a space."""
         parts = split_at_zero_width_spaces(text)
         (with_blanks,) = self._count_normalised([" ".join(parts)])
         return with_blanks - sum(self._count_normalised(parts), Counter[str]())
 
     def _count_normalised(self, texts: Sequence[str]) -> list[Counter[str]]:
         joined = [normalise_text(text) for text in texts]
-        starts = np.cumsum([0, *(len(text) + len(BETWEEN) for text in joined)])
+        starts = np.cumsum([0, *(len(text) + len(TEXT_SEPARATOR) for text in joined)])
         counts = [Counter[str]() for _ in texts]
-        for start, occurring in self._iter_starts_and_texts(BETWEEN.join(joined)):
+        for start, occurring in self._iter_starts_and_texts(TEXT_SEPARATOR.join(joined)):
             counts[int(np.searchsorted(starts, start, side="right")) - 1][occurring] += 1
         return counts
 
@@ -277,9 +279,9 @@ class VerbatimCounter:
 
 
 def _iter_probe_places_and_owners(index: NgramIndex, codes: Words) -> Iterator[tuple[int, int]]:
-    """Yield the place of each indexed probe, and each of its owners."""
-    for first in range(0, len(codes), AT_ONCE):
-        places, grams = index.places(codes[first : first + AT_ONCE + index.n - 1])
+    """Yield the position of each indexed probe with each of its owners."""
+    for first in range(0, len(codes), BLOCK_CHARACTERS):
+        places, grams = index.places(codes[first : first + BLOCK_CHARACTERS + index.n - 1])
         for hit, gram in zip(places.tolist(), grams.tolist(), strict=True):
             yield from ((first + hit, int(owner)) for owner in index.owners(gram))
 

@@ -1,4 +1,4 @@
-"""Reads the raw rows of texts to score from a file, a data set, the hub or standard input."""
+"""Reads raw rows of texts to score from a file, a data set, the hub or standard input."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ from contamination.data.readers.rows import (
 )
 
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-LOOKS_LIKE = {
+SIMILAR_COLUMN_NAMES = {
     "label": re.compile(r"[\w .-]*(label|member)[\w .-]*"),
     "benchmark": re.compile(r"[\w .-]*benchmark[\w .-]*"),
 }
-"""For each field, the names of columns that may be meant for it."""
-STREAMED = ("jsonl", "csv", "tsv")  # the formats of standard input and pipes
+"""Field → pattern of column names that may be meant for it."""
+STREAM_FORMATS = ("jsonl", "csv", "tsv")  # allowed for standard input and pipes
 log = logging.getLogger(__name__)
 
 
 def raw_rows(examples: ExamplesConfig, tally: Tally, bare: str | None = None) -> Iterator[Row]:
-    """Yield the rows of `examples.path`; the tally decides on rows that can't be read.
+    """Yield the rows of `examples.path`.
 
     Args:
         examples: the configuration.
-        tally: decides on rows that can't be read.
-        bare: the column for a line of JSONL that is a string or a list; None: it is a bad row.
+        tally: decides what happens with rows that can't be read.
+        bare: the column for a JSON line that is a string or a list; None: such a line is an error.
 
     Raises:
-        ConfigError: the file or stream has another format.
-        DataError: there is nothing, or the folder or data set can't be read.
+        ConfigError: the format is not supported.
+        DataError: the path does not exist, or the folder or data set can't be read.
     """
     path, source = examples.path, Path(examples.path).expanduser()
     if path == "-" or source.is_fifo():
         kind = "jsonl" if examples.format == "auto" else examples.format
-        remedy = f"choose from {', '.join(STREAMED)}, or give a file."
-        require(kind in STREAMED, "examples.format", kind, remedy)
+        remedy = f"choose from {', '.join(STREAM_FORMATS)}, or give a file."
+        require(kind in STREAM_FORMATS, "examples.format", kind, remedy)
         stream = STANDARD_INPUT if path == "-" else source
         yield from read_file(Shard(stream, str(stream), kind), ReadOptions(tally, bare=bare))
     elif source.is_file():
@@ -72,18 +72,18 @@ def raw_rows(examples: ExamplesConfig, tally: Tally, bare: str | None = None) ->
 
 
 def with_class_names(rows: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a `datasets` data set, with the names of classes in place of numbers."""
+    """Yield the rows of a `datasets` data set, with class names in place of class numbers."""
     names = _class_names_by_column(rows.features)
     return (_with_class_names(row, names) for row in rows)
 
 
 def rows_with_name_warnings(rows: Iterable[Row], source: str) -> Iterator[Row]:
-    """Yield the rows; warn of columns of the first row that look like a field, but are none."""
+    """Yield the rows; warn about columns of the first row whose names are similar to a field."""
     rows = iter(rows)
     for first in islice(rows, 1):
         columns = {fold_name(name): name for name in first.value}
-        for field in LOOKS_LIKE.keys() - columns.keys():
-            for name in filter(LOOKS_LIKE[field].fullmatch, columns):
+        for field in SIMILAR_COLUMN_NAMES.keys() - columns.keys():
+            for name in filter(SIMILAR_COLUMN_NAMES[field].fullmatch, columns):
                 log.warning(
                     "%s: its column %r is not read. If it is the %s, call it `%s`.",
                     *(source, columns[name], field, field),
@@ -94,7 +94,7 @@ def rows_with_name_warnings(rows: Iterable[Row], source: str) -> Iterator[Row]:
 
 @lru_cache
 def fold_name(name: object) -> str:
-    """Return a column's name in lower case, without blanks around it."""
+    """Return a column's name in lower case, without surrounding white space."""
     return str(name).strip().lower()
 
 
@@ -104,7 +104,7 @@ def is_missing(value: Any) -> bool:
 
 
 def value_as_text(value: Any) -> str:
-    """Return a value as text; 1.0 becomes "1", since a column with gaps has it in place of 1."""
+    """Return a value as text; 1.0 becomes "1", since columns with gaps store integers as floats."""
     if is_missing(value):
         return ""
     is_whole = isinstance(value, Real) and not isinstance(value, bool) and value == value // 1
@@ -117,13 +117,13 @@ def _read_examples_file(examples: ExamplesConfig, reading: ReadOptions) -> Itera
         require(shard.format != "text", "examples.path", examples.path, remedy)
         names: Mapping[str, list[str]] | None = None
         for row in read_file(shard, reading):
-            if names is None:  # the file could be read
+            if names is None:  # the first row could be read
                 names = _parquet_class_names(shard)
             yield row._replace(value=_with_class_names(row.value, names)) if names else row
 
 
 def _parquet_class_names(shard: Shard) -> Mapping[str, list[str]]:
-    """Return the names of classes in a Parquet file that `datasets` wrote."""
+    """Return the class names by column of a Parquet file that `datasets` wrote."""
     if shard.format != "parquet":
         return {}
     schema = pq.read_schema(shard.path)
@@ -135,15 +135,16 @@ def _parquet_class_names(shard: Shard) -> Mapping[str, list[str]]:
 
 
 def _read_saved_data_set(folder: Path, split: str) -> Iterator[Mapping[str, Any]]:
-    """Return the rows of a data set that `save_to_disk` wrote; `split` chooses one of several."""
+    """Return the rows of a data set that `save_to_disk` wrote, or of one of its splits."""
     import datasets
 
     try:
         dataset = datasets.load_from_disk(str(folder))
     except (FileNotFoundError, OSError, ValueError) as error:
         raise DataError(
-            f"examples.path is {str(folder)!r}: the folder is no finished corpus, and no data set "
-            f"that save_to_disk wrote ({str(error).splitlines()[0]}). Give one of these, or a file."
+            f"examples.path is {str(folder)!r}: the folder is neither a finished corpus nor a data "
+            f"set that save_to_disk wrote ({str(error).splitlines()[0]}). Give one of these, or a "
+            "file."
         ) from error
     if isinstance(dataset, datasets.DatasetDict):
         if split not in dataset:
@@ -158,7 +159,7 @@ def _numbered_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Iterator[Ro
 
 
 def _class_names_by_column(features: Mapping[str, Any] | None) -> Mapping[str, list[str]]:
-    """Return the class names of each `ClassLabel` column, by their numbers."""
+    """Return the class names of each `ClassLabel` column, in the order of their numbers."""
     return {n: f.names for n, f in (features or {}).items() if hasattr(f, "int2str")}
 
 

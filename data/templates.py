@@ -1,8 +1,8 @@
-"""Fills templates from a row's columns, and checks the formats.
+"""Fills templates from the columns of rows, and checks their format strings.
 
-A benchmark has two levels: its source's `fields` are formats over a row's columns, and its template
-is one over the fields. A template for scoring (`examples.template`) is a format over the columns,
-or the name of a benchmark.
+A benchmark has two levels: its source's `fields` are format strings over a row's columns, and its
+template is a format string over these fields. A template for scoring (`examples.template`) is a
+format string over the columns, or the name of a benchmark.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 
 from contamination.core.errors import ConfigError, DataError, near_names, require
 from contamination.core.stored_files import read_yaml
-from contamination.data.config import BenchmarkConfig
+from contamination.data.config import BenchmarkConfig, with_escapes
 from contamination.data.readers.rows import Row, Tally
 from contamination.data.text import is_blank
 
-SPEC_CHARACTERS = 8  # a width of more digits would fill the memory
+MAX_SPEC_CHARACTERS = 8  # a width with more digits would exhaust the memory
 
 
 class _UnusableError(Exception):
@@ -30,17 +30,21 @@ class _UnusableError(Exception):
 
 
 class _NullRefusingFormatter(string.Formatter):
-    """`str.format` over a row's columns, in which a null is an error."""
+    """`str.format` over a row's columns, where null values are errors."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        value, first = super().get_field(field_name, args, kwargs)
+        column = _column_of(field_name)
+        if "[" in field_name and isinstance(text := kwargs.get(column), str):
+            detail = f"{field_name!r} is one letter of {text[:40]!r}: write only {{{column}}}"
+            raise _UnusableError(f"the column {column!r} is a text, not a list", detail)
+        value, first_key = super().get_field(field_name, args, kwargs)
         if value is None or (isinstance(value, float) and math.isnan(value)):
             is_null = f"{field_name!r} is {'null' if value is None else 'NaN'}"
             raise _UnusableError("null field", is_null)
         if isinstance(value, list | tuple | dict):
             detail = f"{field_name!r} is {value!r}: name one of its values"
             raise _UnusableError("not a text", detail)
-        return value, first
+        return value, first_key
 
 
 def check_formats(
@@ -51,18 +55,20 @@ def check_formats(
     Args:
         name: the benchmark's name.
         config: the benchmark, with its template.
-        fields: formats over a row.
-        node: the config node of the benchmark, for errors.
+        fields: field → a format string over a row.
+        node: the config node of the benchmark, for error messages.
 
     Raises:
-        ConfigError: a format string is invalid, or the source lacks a field.
+        ConfigError: a format string is invalid, two fields of the template have nothing between
+            them, or the source lacks a field.
     """
     template_fields = check_template(name, config.template, node)
+    _check_fields_are_apart(f"{node}.{name}.template", config.template)
     for key, form in fields.items():
         option = f"the field {key!r} of {node}.{name}"
         for column, spec, _ in _parse_format_fields(option, form):
-            too_long = f"the format of {column!r} is too long to be meant."
-            require(len(spec or "") <= SPEC_CHARACTERS, option, form, too_long)
+            too_long = f"the format of {column!r} is too long."
+            require(len(spec or "") <= MAX_SPEC_CHARACTERS, option, form, too_long)
             index = f"write {column.replace('.', '[', 1)}] for a value inside a column."
             require("." not in column, option, form, f"a column has no attributes: {index}")
     field_options = (config.distinct, config.shorten, config.answer_field)
@@ -78,11 +84,11 @@ def check_template(name: str, template: str, node: str = "benchmark") -> set[str
     """Return the fields that a benchmark's template names.
 
     Raises:
-        ConfigError: the template is invalid, formats or indexes a field, or names none.
+        ConfigError: the template is invalid, formats or indexes a field, or names no field.
     """
     option, used = f"{node}.{name}.template", set()
     for field, spec, conversion in _parse_format_fields(option, template):
-        remedy = f"its fields are texts: write {{{field}}} alone."
+        remedy = f"its fields are texts: write only {{{field}}}."
         is_plain = not spec and not conversion and not {*".["} & {*field}
         require(is_plain, option, template, remedy)
         used.add(field)
@@ -93,7 +99,7 @@ def check_template(name: str, template: str, node: str = "benchmark") -> set[str
 def _parse_format_fields(
     option: str, format_string: str
 ) -> list[tuple[str, str | None, str | None]]:
-    """Return the name, format and conversion of each field that a format string names."""
+    """Return the name, format and conversion of each field in a format string."""
     try:
         return [
             (f, spec, c)
@@ -103,8 +109,18 @@ def _parse_format_fields(
     except ValueError as error:
         raise ConfigError(
             f"{option} is {format_string!r}: it is not a format string ({error}). Write a column "
-            "or field as {name}, and a brace of the text itself as {{ or }}."
+            "or field as {name}, and a literal brace as {{ or }}."
         ) from error
+
+
+def _check_fields_are_apart(option: str, template: str) -> None:
+    """Raise a ConfigError if two fields follow one another: their words would be one."""
+    names = [name for _, name, *_ in string.Formatter().parse(template)]
+    literals = [literal for literal, *_ in string.Formatter().parse(template)]
+    for first, literal, second in zip(names, literals[1:], names[1:], strict=False):
+        remedy = f"write a blank or \\n between {{{first}}} and {{{second}}}."
+        is_apart = bool(literal) or first is None or second is None
+        require(is_apart, option, template, f"nothing separates these columns: {remedy}")
 
 
 def fill_fields(
@@ -114,9 +130,9 @@ def fill_fields(
 
     Args:
         row: the row.
-        forms: for each field, a format string over the row's columns.
-        values: for each field, texts to replace.
-        tally: decides on rows that can't be used.
+        forms: field → a format string over the row's columns.
+        values: field → texts to replace, with their replacements.
+        tally: decides what happens with rows that can't be used.
     """
     try:
         return {k: _fill_field(row.value, k, form, values.get(k, {})) for k, form in forms.items()}
@@ -131,13 +147,13 @@ def _fill_field(
 ) -> str:
     try:
         text = _NullRefusingFormatter().vformat(format_string, (), columns)
-        text.encode()  # JSON may spell half of a surrogate pair, which is no text
+        text.encode()  # JSON can encode lone surrogates
     except UnicodeEncodeError as error:
         raise _UnusableError("invalid UTF-8", f"the field {field_name!r}: {error}") from error
     except (KeyError, IndexError, AttributeError) as error:
-        has = ", ".join(columns) or "none"
+        column_names = ", ".join(columns) or "none"
         raise _UnusableError(
-            "missing field", f"{format_string!r}: {error}; it has {has}"
+            "missing field", f"{format_string!r}: {error}; it has {column_names}"
         ) from error
     except (ValueError, TypeError) as error:
         raise _UnusableError("field can't be formatted", f"{format_string!r}: {error!r}") from error
@@ -147,18 +163,18 @@ def _fill_field(
     return text
 
 
-BENCHMARKS = Path(__file__).parents[1] / "conf" / "benchmark"
-FIELD = "examples.template"
+BENCHMARKS_FOLDER = Path(__file__).parents[1] / "conf" / "benchmark"
+TEMPLATE_FIELD = "examples.template"
 
 
 @dataclass(frozen=True)
 class RowTemplate:
-    """A template for scoring, as the first row's columns allow to fill it.
+    """A template for scoring, for rows with the first row's columns.
 
     Attributes:
         template: a format string over the fields.
-        forms: for each field, a format string over a row's columns.
-        values: for each field, texts to replace.
+        forms: field → a format string over a row's columns.
+        values: field → texts to replace, with their replacements.
     """
 
     template: str
@@ -166,44 +182,56 @@ class RowTemplate:
     values: Mapping[str, Mapping[str, str]] = dataclass_field(default_factory=dict)
 
     @classmethod
-    def of(cls, template: str, columns: Sequence[str]) -> RowTemplate:
+    def of(cls, template: str, row: Mapping[str, Any]) -> RowTemplate:
         """Returns the template of a format string or of a benchmark's name.
 
         Args:
             template: the value of `examples.template`.
-            columns: the names of the first row's columns.
+            row: the first row.
 
         Raises:
-            ConfigError: it is neither, or names a column that there is not.
+            ConfigError: it is neither, names a column that there is not, or has nothing between
+                two columns.
         """
         if re.fullmatch(r"\w+", template):
-            return cls._of_benchmark(template, columns)
-        named = _parse_format_fields(FIELD, template)
-        require(bool(named), FIELD, template, "it names no column: all texts would be equal.")
+            return cls._of_benchmark(template, row)
+        template = with_escapes(template)
+        named = _parse_format_fields(TEMPLATE_FIELD, template)
+        require(
+            bool(named), TEMPLATE_FIELD, template, "it names no column: all texts would be equal."
+        )
         for name, spec, conversion in named:
-            require(not spec and not conversion, FIELD, template, f"write {{{name}}} alone.")
-        _check_columns(template, {FIELD: template}, columns)
+            require(
+                not spec and not conversion, TEMPLATE_FIELD, template, f"write only {{{name}}}."
+            )
+        _check_fields_are_apart(TEMPLATE_FIELD, template)
+        _check_columns(template, {TEMPLATE_FIELD: template}, [*row])
         return cls(template, {name: f"{{{name}}}" for name, _, _ in named})
 
     @classmethod
-    def _of_benchmark(cls, name: str, columns: Sequence[str]) -> RowTemplate:
-        names = sorted(path.stem for path in BENCHMARKS.glob("*.yaml"))
+    def _of_benchmark(cls, name: str, row: Mapping[str, Any]) -> RowTemplate:
+        """Takes the fields of the source whose columns the row has, or else these by their names.
+
+        A source that takes one of several values of a column does not suit a column of texts.
+        """
+        names = sorted(path.stem for path in BENCHMARKS_FOLDER.glob("*.yaml"))
         remedy = "give a format string such as 'Question: {question}\\nAnswer: {answer}', or "
-        require(name in names, FIELD, name, f"{remedy}a benchmark: {', '.join(names)}.")
-        benchmark = read_yaml(BENCHMARKS / f"{name}.yaml")[name]
+        require(name in names, TEMPLATE_FIELD, name, f"{remedy}a benchmark: {', '.join(names)}.")
+        benchmark = read_yaml(BENCHMARKS_FOLDER / f"{name}.yaml")[name]
         template: str = benchmark["template"]
         sources = [source for source in benchmark["sources"].values() if "fields" in source]
         for source in sources:
-            if not _missing_columns(source["fields"], columns):
+            forms = source["fields"]
+            if not _missing_columns(forms, [*row]) and not _indexes_a_text(forms, row):
                 return cls(template, source["fields"], source.get("values") or {})
-        fields = {key: f"{{{key}}}" for key, _, _ in _parse_format_fields(FIELD, template)}
-        _check_columns(template, fields, columns)
+        fields = {key: f"{{{key}}}" for key, _, _ in _parse_format_fields(TEMPLATE_FIELD, template)}
+        _check_columns(template, fields, [*row])
         return cls(template, fields)
 
     def fill(self, row: Row, tally: Tally) -> tuple[str, int | None] | None:
-        """Returns a row's text, and where its last field begins if nothing follows that.
+        """Returns a row's text, and the start of its last field if no text follows that field.
 
-        None stands for a row that can't be used, which the tally counts.
+        Returns None if the row can't be used, which the tally counts.
         """
         fields = fill_fields(row, self.forms, self.values, tally)
         if fields is None:
@@ -216,15 +244,28 @@ class RowTemplate:
         return text, None if last is None or len(parts) < 2 else len(text) - len(fields[last])
 
 
-def _missing_columns(forms: Mapping[str, str], columns: Sequence[str]) -> list[str]:
+def _named_in(forms: Mapping[str, str]) -> list[str]:
     named = {name for key, form in forms.items() for name, _, _ in _parse_format_fields(key, form)}
-    return sorted(name for name in named if re.split(r"[.\[]", name)[0] not in columns)
+    return sorted(named)
+
+
+def _column_of(name: str) -> str:
+    return re.split(r"[.\[]", name)[0]
+
+
+def _missing_columns(forms: Mapping[str, str], columns: Sequence[str]) -> list[str]:
+    return [name for name in _named_in(forms) if _column_of(name) not in columns]
+
+
+def _indexes_a_text(forms: Mapping[str, str], row: Mapping[str, Any]) -> bool:
+    indexed = [name for name in _named_in(forms) if "[" in name]
+    return any(isinstance(row.get(_column_of(name)), str) for name in indexed)
 
 
 def _check_columns(template: str, forms: Mapping[str, str], columns: Sequence[str]) -> None:
     for name in _missing_columns(forms, columns):
         raise DataError(
-            f"{FIELD} is {template!r}: the rows have no column {name!r}, but "
-            f"{', '.join(columns) or 'none'}. Write the template over these, or name the column by "
+            f"{TEMPLATE_FIELD} is {template!r}: the rows have no column {name!r}, but "
+            f"{', '.join(columns) or 'none'}. Use these in the template, or name the column with "
             f"examples.columns.{name}=COLUMN."
         )

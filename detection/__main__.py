@@ -1,4 +1,4 @@
-"""`python -m detection`: score texts; `… accuracy`, `build`, `extraction`, and so on."""
+"""`python -m detection`: scores texts; a first word such as `accuracy` runs another stage."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from omegaconf import DictConfig, open_dict
 from contamination.core.cli import run_hydra_command, run_tool
 from contamination.core.config import convert_config
 from contamination.core.distributed import is_launched
-from contamination.core.help import answer
+from contamination.core.help import print_help_or_error
 from contamination.core.user_files import atomic_output_file
 from contamination.detection.config import DetectionStage, ProbeStage
 
-EXAMPLES, FILE_OF_EXAMPLES = re.compile(r"^\+*examples(?==)"), "examples_file"
-"""Renames `examples=FILE` of `thresholds`, so that Hydra does not look for conf/examples/FILE."""
+EXAMPLES_OVERRIDE, EXAMPLES_FILE_FIELD = re.compile(r"^\+*examples(?==)"), "examples_file"
+"""For `thresholds`, `examples=FILE` is renamed, so that Hydra does not look for
+conf/examples/FILE."""
 
 
-def run_launched(stage: Callable[[], int]) -> int:
+def run_under_launcher(stage: Callable[[], int]) -> int:
     """Runs a stage, shared by the processes of a launcher if there is one; returns its status."""
     if not is_launched():
         return stage()
@@ -37,7 +38,7 @@ def main(config: DictConfig) -> None:
     from contamination.detection.examples import open_examples
     from contamination.detection.run import run, run_slice
     from contamination.detection.scores import open_scores
-    from contamination.detection.summary import summary
+    from contamination.detection.summary import summarise_scores
 
     stage = convert_config(config, DetectionStage)
     if stage.dry_run:
@@ -48,7 +49,7 @@ def main(config: DictConfig) -> None:
     if stage.slice is not None:
         run_slice(stage)
         return
-    if "records" in config:  # a launcher will report on them
+    if "records" in config:  # a launcher reports on the scores
         run(stage)
         return
     examples = open_examples(stage.examples)
@@ -59,17 +60,17 @@ def main(config: DictConfig) -> None:
         print(render_benchmark_report(stage.examples, examples, models, out))
         return
     results = None if stage.out is None else Path(stage.out).expanduser() / "results.json"
-    print(summary(tables, examples, results=results, notes=duplicate_notes(examples)))
+    print(summarise_scores(tables, examples, results=results, notes=duplicate_notes(examples)))
 
 
 def online(config: DictConfig) -> None:
     """Scores windows of joined texts and prints a summary of their scores."""
-    from contamination.detection.summary import summary
+    from contamination.detection.summary import summarise_scores
     from contamination.detection.tasks.online import OnlineStage, run
 
     stage = convert_config(config, OnlineStage)
     table, windows = run(stage)
-    print(summary(table, windows, blind=False))
+    print(summarise_scores(table, windows, blind=False))
     if stage.out is not None:
         out = Path(stage.out).expanduser()
         out.mkdir(parents=True, exist_ok=True)
@@ -121,7 +122,7 @@ def thresholds(config: DictConfig) -> None:
     from contamination.detection.tasks.calibration import ThresholdStage, calibrate_or_apply
 
     with open_dict(config):
-        config.examples = config.pop(FILE_OF_EXAMPLES)
+        config.examples = config.pop(EXAMPLES_FILE_FIELD)
     calibrate_or_apply(convert_config(config, ThresholdStage))
 
 
@@ -165,10 +166,10 @@ def run_named_stage() -> int:
         name = sys.argv.pop(1)
         stage = stages[name]
     if stage is thresholds:
-        sys.argv[1:] = [EXAMPLES.sub(FILE_OF_EXAMPLES, word) for word in sys.argv[1:]]
-    return run_tool(partial(run_launched, partial(run_hydra_command, name, stage)))
+        sys.argv[1:] = [EXAMPLES_OVERRIDE.sub(EXAMPLES_FILE_FIELD, word) for word in sys.argv[1:]]
+    return run_tool(partial(run_under_launcher, partial(run_hydra_command, name, stage)))
 
 
 if __name__ == "__main__":
-    answered = answer("detection")
+    answered = print_help_or_error("detection")
     sys.exit(run_named_stage() if answered is None else answered)

@@ -23,18 +23,18 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from contamination.core.config import PART, convert_config
+from contamination.core.config import PROPER_FRACTION, convert_config
 from contamination.core.disk import disk_errors_as_data_errors
 from contamination.core.errors import ConfigError, DataError, UserError, near_names, require
 from contamination.core.statistics.metrics import chosen_metrics
 from contamination.core.stored_files import read_yaml
 from contamination.core.tokenizer_panics import tokenizer_panics_as_config_errors
 from contamination.data.config import ExamplesConfig
-from contamination.data.examples import PLAIN, RowLayout, texts_of_rows
+from contamination.data.examples import DEFAULT_LAYOUT, RowLayout, texts_of_rows
 from contamination.data.readers.rows import Row, Shard, Tally
 from contamination.data.rows import fold_name, with_class_names
 from contamination.data.texts import Texts
-from contamination.detection.config import METHODS, DetectionStage
+from contamination.detection.config import METHODS_FOLDER, DetectionStage
 from contamination.detection.evaluation import (
     estimate_benchmarks_and_all,
     group_by_method,
@@ -46,6 +46,7 @@ from contamination.detection.models.hf_model import InMemoryModel
 from contamination.detection.summary import example_columns, with_example_columns
 
 ARGUMENT_NAMES = {
+    r"; examples\.template='.*' would make a text of these": "",
     r"\bexamples\.path\b": "texts",
     r"\b(?:examples\.)?on_error=skip\b": 'on_error="skip"',
     r"\b(model|reference|masked_lm|prefix)\.path\b": r"\1",
@@ -79,7 +80,7 @@ class InMemoryRow(Row):
 
 
 def make_texts(
-    texts: Any, labels: Iterable[Any] | None, on_error: str, layout: RowLayout = PLAIN
+    texts: Any, labels: Iterable[Any] | None, on_error: str, layout: RowLayout = DEFAULT_LAYOUT
 ) -> Texts:
     """Makes texts from a path or from texts in memory; `Texts` are returned as they are.
 
@@ -94,7 +95,7 @@ def make_texts(
             raise ConfigError("labels: a file or a data set has its own, in its column label.")
         examples = ExamplesConfig(
             str(texts), on_error=on_error, template=layout.template,
-            columns=dict(layout.columns), separator=layout.separator,
+            columns=dict(layout.columns), separator=layout.separator, limit=layout.limit,
         )  # fmt: skip
         return open_examples(examples)
     rows = _iter_rows_in_memory(texts)
@@ -104,7 +105,9 @@ def make_texts(
         to_list = getattr(labels, "tolist", None)  # a method of NumPy's and pandas' columns
         rows, labels = list(rows), [*map(_nan_to_none, to_list())] if to_list else list(labels)
         if len(labels) != len(rows):
-            raise DataError(f"labels: there are {len(labels)} for {len(rows)} texts: give as many.")
+            raise DataError(
+                f"labels: there are {len(labels)} for {len(rows)} texts: give one per text."
+            )
         rows = [_with_label(row, label) for row, label in zip(rows, labels, strict=True)]
     shard = Shard(Path("texts"), "texts", "rows")
     numbered = (InMemoryRow(shard, number, row) for number, row in enumerate(rows, 1))
@@ -146,7 +149,7 @@ def make_model_node(
         tokenizer: the tokenizer of a loaded model.
         name: the name of the argument, for errors.
         stack: releases the model when it closes.
-        stored: whether scores are stored, so that their folder must be named by the weights.
+        stored: whether scores are stored, so that the weights must name their folder.
     """
     if model is None or isinstance(model, str | Path):
         remedy = f"it is that of a loaded model, but {name} is {model!r}: load it, or leave it out."
@@ -164,9 +167,11 @@ def make_model_node(
         raise ConfigError(f"{name}: its tokenizer is a {type(tokenizer).__name__}: {remedy}")
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ConfigError(f"{name}: its tokenizer is a slow one: give a fast one (use_fast=True).")
-    loaded_model = InMemoryModel.from_loaded(model, tokenizer, f"{name}.path", kept=stored)
+    loaded_model = InMemoryModel.from_loaded(
+        model, tokenizer, f"{name}.path", scores_are_stored=stored
+    )
     stack.callback(loaded_model.release)
-    return {"path": loaded_model.hold()}
+    return {"path": loaded_model.register()}
 
 
 def make_method_nodes(methods: str | Sequence[str] | Mapping[str, Any]) -> dict[str, Any]:
@@ -175,7 +180,7 @@ def make_method_nodes(methods: str | Sequence[str] | Mapping[str, Any]) -> dict[
     Raises:
         ConfigError: a method is unknown, or its hyperparameters are not a mapping.
     """
-    config_files = {path.stem: path for path in METHODS.glob("*.yaml")}
+    config_files = {path.stem: path for path in METHODS_FOLDER.glob("*.yaml")}
     require(isinstance(methods, Iterable), "methods", methods, 'give names, such as ["loss"].')
     names = [methods] if isinstance(methods, str) else [*methods]
     names = sorted(config_files) if names == ["all"] else names
@@ -256,10 +261,11 @@ def score(
             has its class, as in `{"mine": {"_target_": "my_module.MyMethod"}}`.
         labels: the texts' labels: 1, True or "member"; 0, False or "non-member"; None if unknown.
         tokenizer: the tokenizer of a loaded model.
-        reference: a model that has not seen the texts, given like `model`; used by `reference`.
+        reference: a model that has not seen the texts, given like `model`; used by `reference`,
+            `wbc`, `ez_mia` and `info_rmia`.
         reference_tokenizer: the tokenizer of a loaded reference.
         masked_lm: a masked language model, as a folder or a hub id; used by `neighbor`.
-        prefix: a file of non-member texts; used by `recall`.
+        prefix: a file of non-member texts; used by `recall`, and with members by `con_recall`.
         folder: stores the passes and scores, so that texts can be scored again without a forward;
             None stores nothing.
         seed: the seed of views with random choices.
@@ -362,28 +368,30 @@ def evaluate(
 
 
 def _is_rate(value: Any) -> bool:
-    return isinstance(value, Real) and PART.allows(value)
+    return isinstance(value, Real) and PROPER_FRACTION.allows(value)
 
 
 def _check_scores(scores: pd.DataFrame) -> None:
     """Raises a DataError unless these are one model's scores, as returned by `score`."""
     if not isinstance(scores, pd.DataFrame) or not {*SCORE_COLUMNS} <= {*scores.columns}:
         raise DataError(f"scores: give the data frame of `score`, with {', '.join(SCORE_COLUMNS)}.")
-    for name, kind, holds in (
+    for name, kind, has_kind in (
         ("score", "numbers", is_numeric_dtype),
         ("ranked", "True or False", is_bool_dtype),
     ):
-        if not holds(scores[name]):
-            raise DataError(f"scores: its column {name} is no {kind} ({scores[name].dtype}).")
+        if not has_kind(scores[name]):
+            raise DataError(
+                f"scores: its column {name} does not contain {kind} ({scores[name].dtype})."
+            )
     duplicates = scores[scores.duplicated(["example_id", "method", "variant"])]
     if len(duplicates):
         duplicate = duplicates.iloc[0]
         raise DataError(
-            f"scores: {duplicate['method']!r} has two of {duplicate['example_id']!r}. Evaluate the "
-            "scores of each model on their own."
+            f"scores: {duplicate['method']!r} has two scores of {duplicate['example_id']!r}. "
+            "Evaluate the scores of each model separately."
         )
     if missing := int(scores["score"].isna().sum()):
-        raise DataError(f"scores: {missing} are missing (NaN): leave their texts out.")
+        raise DataError(f"scores: {missing} scores are missing (NaN): leave their texts out.")
 
 
 def _check_same_texts(scores: pd.DataFrame, examples: Texts) -> None:
@@ -397,8 +405,8 @@ def _check_same_texts(scores: pd.DataFrame, examples: Texts) -> None:
         if scored_texts.get(example.example_id) != expected:
             raise DataError(
                 f"texts: {example.example_id!r} ({example.text[:40]!r}) is not the text that was "
-                "scored by this id. Give the same texts in the same order, or an `id` to each when "
-                "you score."
+                "scored under this id. Give the same texts in the same order, or give each text an "
+                "`id` when you score."
             )
 
 
@@ -409,6 +417,6 @@ def _check_all_scored(rows_by_method: Sequence[pd.DataFrame], ranked: Texts) -> 
         missing = [name for name in ranked.column("example_id").to_pylist() if name not in scored]
         if missing:
             raise DataError(
-                f"scores: {rows['method'].iloc[0]!r} has none that is ranked of {missing[0]!r}, "
-                "which another method has. Give all methods' scores of the same texts."
+                f"scores: {rows['method'].iloc[0]!r} has no ranked score of {missing[0]!r}, "
+                "but another method has. Give the scores of all methods for the same texts."
             )

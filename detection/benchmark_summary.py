@@ -1,4 +1,4 @@
-"""The results of methods on a labelled benchmark in the papers' layout: method × part, average."""
+"""The results of methods on a labelled benchmark in the papers' layout: methods × parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from contamination.core.report.tables import markdown_table
+from contamination.core.report.tables import NO_VALUE, markdown_table
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import (
     Estimate,
@@ -43,27 +43,26 @@ from contamination.detection.evaluation import (
     tidy_estimates,
 )
 from contamination.detection.flags import count_flags, describe_flags, merge_flag_counts
-from contamination.detection.summary import format_estimate, write_rows
+from contamination.detection.summary import format_estimate, write_results_json
 
-PAPERS = Path(__file__).resolve().parents[1] / "data" / "papers"
+PAPERS_FOLDER = Path(__file__).resolve().parents[1] / "data" / "papers"
 METRICS = (AUROC, tpr_at_fpr(0.05))
-SHOWN = (AUROC, MATCHED, METRICS[1])
+REPORTED_METRICS = (AUROC, MATCHED, METRICS[1])
 AVERAGE = "average"
 FILE = "benchmark.md"
-NOTHING = "–"
 Tables = Callable[[], Iterable[pd.DataFrame]]
-MEANS = (
+BLIND_AUROC_NOTE = (
     "Where the texts alone tell members from non-members, a method's AUROC may measure dates and "
     "style, not memory. The matched AUROC is what it adds to what the texts alone tell."
 )
-STYLE_LEFT = (
+LEFTOVER_STYLE_NOTE = (
     "Matching does not remove all style, so that a matched AUROC above 0.5 is no evidence of "
     "memory. The matched AUROC of a score of style alone is"
 )
-CLUSTERED = "Texts of one cluster are not independent: intervals resample whole clusters."
-BLIND_MATCHED = (
+CLUSTER_NOTE = "Texts of one cluster are not independent: intervals resample whole clusters."
+BLIND_MATCHED_NOTE = (
     "The row `blind` is a score of style alone, learnt from one half of the texts and matched on "
-    "the other: 0.5 if matching removes all style."
+    "the other half: 0.5 if matching removes all style."
 )
 
 
@@ -106,23 +105,23 @@ def render_benchmark_report(
         notes += [f"{path}: {note}" for note in describe_flags(flag_counts)]
     first = next(iter(groups.values()))
     notes += [
-        sizes(first, config),
+        describe_sizes(first, config),
         *duplicate_notes_by_part(examples, partial(column_label, config=config)),
     ]
     notes += blind_notes(first, config)
-    tables_by_metric = metric_tables(groups, config)
+    tables_by_metric = make_metric_tables(groups, config)
     if out is not None:
-        parts = [
+        sections = [
             f"# {config.name}: {', '.join(models)}",
             *notes,
             *(t.markdown() for t in tables_by_metric),
         ]
-        with atomic_output_file(out / FILE) as part:
-            part.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+        with atomic_output_file(out / FILE) as temporary:
+            temporary.write_text("\n\n".join(sections) + "\n", encoding="utf-8")
         tidied = [
             tidy_estimates(part_groups).assign(model=path) for path, part_groups in groups.items()
         ]
-        write_rows(out / "results.json", pd.concat(tidied), notes)
+        write_results_json(out / "results.json", pd.concat(tidied), notes)
     return "\n\n".join([*map(wrap_text, notes), *(table.text() for table in tables_by_metric)])
 
 
@@ -157,35 +156,37 @@ def estimate_parts(
     return [*groups, average_over_parts(groups, config)] if len(groups) > 1 else groups
 
 
-def metric_tables(
+def make_metric_tables(
     models: Mapping[str, Sequence[BenchmarkEstimates]], config: ExamplesConfig
 ) -> list[MetricTable]:
     """Returns one table per metric; below each method are the papers' values for the model."""
-    return [_metric_table(models, config, metric) for metric in SHOWN]
+    return [_metric_table(models, config, metric) for metric in REPORTED_METRICS]
 
 
-def sizes(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> str:
+def describe_sizes(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> str:
     """Returns a note with the numbers of members and non-members of each part."""
     parts = [part for part in groups if part.name != AVERAGE]
-    words = (
+    sizes = (
         f"{column_label(part.name, config)} {part.members} + {part.nonmembers}{part.clusters_text}"
         for part in parts
     )
-    note = f"Members + non-members: {', '.join(words)}."
-    return f"{note} {CLUSTERED}" if any(part.clusters for part in parts) else note
+    note = f"Members + non-members: {', '.join(sizes)}."
+    return f"{note} {CLUSTER_NOTE}" if any(part.clusters for part in parts) else note
 
 
 def blind_notes(groups: Sequence[BenchmarkEstimates], config: ExamplesConfig) -> list[str]:
     """Returns notes on parts whose texts alone distinguish members, before or after matching."""
     parts = [part for part in groups if part.name != AVERAGE]
-    without = [part for part in parts if (BLIND, "") not in part.estimates]
     notes = [
-        f"{column_label(part.name, config)}: {note}" for part in without for note in part.notes
+        f"{column_label(part.name, config)}: {note}"
+        for part in parts
+        if (BLIND, "") not in part.estimates
+        for note in part.notes
     ]
     if off_chance := _list_parts_off_chance(parts, config, AUROC, below=True):
-        notes.append(f"Blind AUROC off 0.5: {off_chance}. {MEANS}")
+        notes.append(f"Blind AUROC off 0.5: {off_chance}. {BLIND_AUROC_NOTE}")
     if off_chance := _list_parts_off_chance(parts, config, MATCHED, below=False):
-        notes.append(f"{STYLE_LEFT} {off_chance}.")
+        notes.append(f"{LEFTOVER_STYLE_NOTE} {off_chance}.")
     return notes
 
 
@@ -235,11 +236,11 @@ def _metric_table(
             )
             lines += [line for row in rows if (line := [model, *row]) not in lines]
     notes = [
-        f"{NOTHING} needs {needs}: {', '.join(dict.fromkeys(parts))}."
+        f"{NO_VALUE} needs {needs}: {', '.join(dict.fromkeys(parts))}."
         for needs, parts in parts_by_need.items()
     ]
     if metric == MATCHED and any(BLIND in line for line in lines):
-        notes.append(BLIND_MATCHED)
+        notes.append(BLIND_MATCHED_NOTE)
     header = ["model", "method", "variant", *(column_label(name, config) for name in columns)]
     if len(models) == 1:
         header, lines = header[1:], [line[1:] for line in lines]
@@ -248,7 +249,7 @@ def _metric_table(
 
 
 def _format_cell(estimate: Estimate | None) -> str:
-    return NOTHING if estimate is None or estimate.needs else format_estimate(estimate)
+    return NO_VALUE if estimate is None or estimate.needs else format_estimate(estimate)
 
 
 def _published_rows(
@@ -268,7 +269,7 @@ def _published_rows(
         value_by_column = {
             f"{row.length} {row.setting}": f"{row.value:.3f}" for row in source_rows.itertuples()
         }
-        cells = [value_by_column.get(column_label(name, config), NOTHING) for name in columns]
+        cells = [value_by_column.get(column_label(name, config), NO_VALUE) for name in columns]
         rows.append([f"  {method[0]}", str(source), *cells])
     return rows
 
@@ -276,7 +277,7 @@ def _published_rows(
 @cache
 def read_published_figures(file: str) -> pd.DataFrame:
     """Reads the papers' values: source, model, method, length, setting, metric, value."""
-    return pd.read_csv(PAPERS / file, dtype={"length": str})
+    return pd.read_csv(PAPERS_FOLDER / file, dtype={"length": str})
 
 
 def model_name_in_papers(path: str) -> str:
@@ -294,7 +295,7 @@ def average_over_parts(
             metric.name: _mean_over_parts(
                 {g.name: g.estimates[method][metric.name] for g in groups}, config
             )
-            for metric in SHOWN
+            for metric in REPORTED_METRICS
             if all(metric.name in g.estimates[method] for g in groups)
         }
         for method in groups[0].estimates

@@ -28,7 +28,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 KERNELS = ("auto", "plain")
 SCOPES = WHOLE, OUTPUT, INPUT = ("whole", "output", "input")
 LONG_TEXTS = ("error", "truncate", "windowed")
-METHODS = Path(__file__).resolve().parents[1] / "conf" / "method"
+METHODS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "method"
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class ScoredModelConfig(Ranged, node="model"):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.url is not None:
-            secrets.check_url_holds_no_key(f"{self.node}.url", self.url)
+            secrets.check_url_contains_no_key(f"{self.node}.url", self.url)
         if self.key_env is not None:
             secrets.check_is_variable_name(f"{self.node}.key_env", self.key_env)
 
@@ -156,7 +156,8 @@ class PrefixConfig:
 
     path: str | None = None
     """Non-member texts, none of them scored: JSONL with `text` and optionally `benchmark`, or plain
-    text, one per line; null uses the texts that a corpus folder holds out."""
+    text, one per line; null uses the texts that a corpus folder holds out. Lines of JSONL with
+    `member`: true are the members that Con-ReCaLL needs."""
 
 
 @dataclass(frozen=True)
@@ -217,10 +218,11 @@ class ProbeStage:
 
 def parse_slice(field: str, text: str) -> tuple[int, int]:
     """Parses "i/n" with 1 ≤ i ≤ n, and returns i and n."""
-    number, _, of = text.partition("/")
-    good = number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)
-    require(good, field, text, "give such as 2/8, the second slice of eight.")
-    return int(number), int(of)
+    number, _, n_slices = text.partition("/")
+    are_numbers = number.isdecimal() and n_slices.isdecimal()
+    is_valid = are_numbers and 1 <= int(number) <= int(n_slices)
+    require(is_valid, field, text, "give a slice such as 2/8, the second of eight.")
+    return int(number), int(n_slices)
 
 
 register_schema("detection", DetectionConfig)
@@ -229,5 +231,5 @@ register_schema("reference", ReferenceConfig)
 register_schema("masked_lm", NeighborModelConfig)
 register_schema("prefix", PrefixConfig)
 # `method=all` names every file of conf/method, so a new file there needs no other change
-NAMES: list[Any] = sorted(path.stem for path in METHODS.glob("*.yaml"))
-ConfigStore.instance().store(group="method", name="all", node={"defaults": NAMES})
+METHOD_NAMES: list[Any] = sorted(path.stem for path in METHODS_FOLDER.glob("*.yaml"))
+ConfigStore.instance().store(group="method", name="all", node={"defaults": METHOD_NAMES})

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import (
-    ALL,
+    ALL_BENCHMARKS,
     Estimate,
     confidence_interval,
     mean_over_benchmarks,
@@ -184,7 +184,7 @@ def _interval_ends(metric_estimate: Estimate) -> tuple[float | None, float | Non
 
 def estimate_group(
     name: str,
-    scores_of: Iterable[tuple[MethodKey, pd.DataFrame]],
+    scores_by_method: Iterable[tuple[MethodKey, pd.DataFrame]],
     examples: Sequence[Text],
     blind: bool,
     metrics: Sequence[Metric],
@@ -196,7 +196,7 @@ def estimate_group(
 
     Args:
         name: the group's name, which also seeds the resamples.
-        scores_of: the ranked rows by method and variant.
+        scores_by_method: pairs of a method and variant, and its ranked rows.
         examples: the texts; unlabelled ones are ignored.
         blind: whether to add the blind baseline.
         metrics: the metrics.
@@ -214,7 +214,7 @@ def estimate_group(
     if blind and not reason:
         blind_row = baseline(texts, member, derive_seed(SEED, BLIND, name), group=cluster)
     estimates: Estimates = {}
-    for method, scores in scores_of:
+    for method, scores in scores_by_method:
         sides = scores_by_membership(scores, examples)
         if all(map(len, sides)):
             estimates[method] = sample.estimate(*sides, metrics)
@@ -281,11 +281,11 @@ def _mean_over_benchmarks(
 ) -> BenchmarkEstimates:
     """Returns the estimates named `ALL`: the mean over benchmarks, if each has an estimate."""
     members, nonmembers = sum(g.members for g in groups), sum(g.nonmembers for g in groups)
-    lacks = {
+    needs_by_name = {
         g.name or "those of no benchmark": AUROC.needs(g.members, g.nonmembers) for g in groups
     }
-    if needs := needs_by_benchmark_text(lacks):
-        return BenchmarkEstimates(ALL, members, nonmembers, {}, needs)
+    if needs := needs_by_benchmark_text(needs_by_name):
+        return BenchmarkEstimates(ALL_BENCHMARKS, members, nonmembers, {}, needs)
     estimates: Estimates = {}
     for method in groups[0].estimates:
         by_name: Mapping[str, dict[str, Estimate]] = {
@@ -299,4 +299,4 @@ def _mean_over_benchmarks(
                 for m in metrics
             }
     notes = _blind_notes(estimates, blind_obstacle(*_texts_and_labels(examples)), comparisons)
-    return BenchmarkEstimates(ALL, members, nonmembers, estimates, "", notes)
+    return BenchmarkEstimates(ALL_BENCHMARKS, members, nonmembers, estimates, "", notes)

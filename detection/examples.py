@@ -29,7 +29,7 @@ def open_examples(examples: ExamplesConfig) -> Texts:
     """Opens the examples of a corpus folder, a benchmark or other rows, in their order.
 
     Raises:
-        DataError: there are no examples, or they are invalid; see `texts_of`.
+        DataError: there are no examples, or they are invalid; see `texts_of_rows`.
         ArtifactError: the path is in or is a run folder that is unfinished or damaged.
     """
     path, tally = Path(examples.path).expanduser(), Tally(examples.on_error, "examples.on_error")

@@ -80,7 +80,10 @@ def describe_flags(counts: pd.DataFrame) -> Sequence[str]:
     """Returns one line per flag, and one for each method that is an upper bound."""
     bounds = [name for name in counts["method"].unique() if name.endswith(UPPER_BOUND)]
     return [
-        *(f"{name}: against the target's own past, which no attacker has." for name in bounds),
+        *(
+            f"{name}: compares with the target's own past, which no attacker has."
+            for name in bounds
+        ),
         *(
             f"{f'{row.method} {row.variant}'.strip() or 'not ranked, and in no metric'}: "
             f"{row.texts} of {row.of} texts: {row.flag}."
@@ -99,9 +102,9 @@ def describe_contamination(texts: Texts) -> Sequence[str]:
     sides = ", ".join(f"{count} {name}{'s' * (count != 1)}" for count, name in counts if count)
     return [
         f"{len(contaminated)} of {len(texts)} texts ({sides}) share text with a corpus beside "
-        "their copies: the column contamination names it."
+        "their copies: the column contamination names the corpus."
     ]
 
 
 def _shows_token_counts(wanted: Pass) -> bool:
-    return wanted.model == ORIGINAL.model and view_of(wanted).counts
+    return wanted.model == ORIGINAL.model and view_of(wanted).covers_text

@@ -14,7 +14,7 @@ from contamination.detection.views import render_versions, view_of
 
 log = logging.getLogger(__name__)
 
-TEXTS_AT_ONCE = 1_000  # the tokenizer's internal record of a text is far larger than the ids
+BLOCK_TEXTS = 1_000  # the tokenizer's internal record of a text is far larger than the ids
 
 
 class LoadedModel(Reader):
@@ -94,8 +94,8 @@ class LoadedModel(Reader):
             for copy, version in enumerate(of_text)
         ]
         tokens: list[Tokens] = []
-        for start in range(0, len(versions), TEXTS_AT_ONCE):
-            block = versions[start : start + TEXTS_AT_ONCE]
+        for start in range(0, len(versions), BLOCK_TEXTS):
+            block = versions[start : start + BLOCK_TEXTS]
             strings = [string for *_, string in block]
             rows = self.tokenizer(strings, return_attention_mask=False, verbose=False)["input_ids"]
             tokens += [
@@ -108,7 +108,7 @@ class LoadedModel(Reader):
         self, wanted: Pass, owner: Text, copy: int, version: str, ids: list[int]
     ) -> Tokens:
         view = view_of(wanted)
-        if len(ids) < view.least:
+        if len(ids) < view.min_tokens:
             in_view = f" ({owner.text[:40]!r}), in the view {wanted.view_key},"
             raise DataError(
                 f"text {owner.example_id}{in_view * (version != owner.text)} is "
@@ -122,7 +122,7 @@ class LoadedModel(Reader):
                 f"{owner.example_id} the token {max(ids)}, but the model's vocabulary has "
                 f"{vocabulary}. Give the model its own tokenizer."
             )
-        too_long = view.cuts and context is not None and len(ids) > context
+        too_long = view.limited_to_context and context is not None and len(ids) > context
         # a version may have a few more tokens than its text, whose own pass is checked: truncate it
         if too_long and self.settings.long_texts == "error" and version == owner.text:
             raise DataError(

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from contamination.core.artifacts import (
-    Built,
+    WrittenFiles,
     build_or_open,
     is_complete,
     open_artifact,
@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from contamination.detection.loaded_model import LoadedModel
 
 PART_CHARACTERS = 2**20
-"""Characters per part over all copies. This much is in memory at once, and lost if killed."""
+"""The maximum number of characters per part, over all copies. One part at a time is in memory, and
+lost if the process is killed."""
 PART_TEXTS = 2**12
 
 log = logging.getLogger(__name__)
@@ -61,10 +62,12 @@ class Collector:
         self.runs = runs
         self.models = models
         self.settings = settings
-        self.resources = replace(resources or Resources(), runs=runs)
+        self.resources = replace(
+            resources or Resources(), runs=runs, reference=models.get("reference")
+        )
         # one row per text, sorted, so that a stored pass does not depend on the ids or their order
         all_texts = Texts.of(texts)
-        ordered = all_texts.take(all_texts.sorting_places("sha256", "benchmark"))
+        ordered = all_texts.take(all_texts.sorting_indices("sha256", "benchmark"))
         hashes = ordered.column("sha256").combine_chunks()
         is_last = pc.not_equal(hashes[1:], hashes[:-1]).to_numpy(zero_copy_only=False)
         self.texts = ordered.take(np.append(is_last, len(ordered) > 0))
@@ -145,7 +148,7 @@ class Collector:
         )
         return folder, config, inputs
 
-    def _build_pass(self, wanted: Pass, folder: Path) -> Built:
+    def _build_pass(self, wanted: Pass, folder: Path) -> WrittenFiles:
         """Writes the parts of the pass that are missing or damaged."""
         text_stats = self._read_or_run_pass(Pass(wanted.model)) if view_of(wanted).rewords else None
         texts_by_path = self._texts_by_part_path(wanted, folder)
@@ -165,7 +168,9 @@ class Collector:
             )
         self._write_parts(wanted, {path: texts_by_path[path] for path in missing}, text_stats)
         context = self._loaded_model(wanted.model).source.context
-        return Built([path.name for path in texts_by_path], self._count_contents(folder, context))
+        return WrittenFiles(
+            [path.name for path in texts_by_path], self._count_contents(folder, context)
+        )
 
     def _texts_by_part_path(self, wanted: Pass, folder: Path) -> dict[Path, Sequence[Text]]:
         return {
@@ -225,7 +230,9 @@ class Collector:
             for part_texts in texts_by_path.values():
                 model.tokenize(wanted, part_texts)
                 release_memory()
-        several = len(texts_by_path) > 1 and text_stats is None and view_of(wanted).shares
+        several = (
+            len(texts_by_path) > 1 and text_stats is None and view_of(wanted).shares_beginnings
+        )
         families_by_text = (
             families_by_sha256(map(Texts.of, texts_by_path.values())) if several else {}
         )

@@ -5,7 +5,8 @@
     runs/passes/<model>-<view>-<hash>/
     ├── config.yaml          model, view, dtype, treatment of long texts
     ├── stats-00000.parquet  one row per version of a text: text_sha256, copy, truncated, and one
-    ├── …                    list of T-1 values per number of TokenStats; or a Continuation
+    ├── …                    list of T-1 values per number of TokenStats; or a Continuation, or
+    │                        the numbers of TextStats
     └── manifest.json
 
 Texts are sorted by SHA-256. A part is written once its texts are done, and read a few texts (a row
@@ -16,7 +17,7 @@ which every reader verifies.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,15 +29,29 @@ import pyarrow.parquet as pq
 
 from contamination.core.errors import ArtifactError
 from contamination.core.table_files import parquet_writer
-from contamination.detection.passes import NUMBERS, Continuation, Copies, TokenStats
+from contamination.detection.passes import (
+    NUMBERS,
+    TEXT_NUMBERS,
+    Continuation,
+    Copies,
+    TextStats,
+    TokenStats,
+)
 
 KIND = "passes"
 PARTS = "stats-*.parquet"
 GROUP_TOKENS = 2**14
 """Scored tokens per row group; a longer text is not divided."""
-TEXT = [("text_sha256", pa.string()), ("copy", pa.int32()), ("truncated", pa.bool_())]
-LISTS = {name: pa.list_(pa.from_numpy_dtype(dtype)) for name, dtype in NUMBERS.items()}
-COLUMNS = {**LISTS, "ids": pa.list_(pa.int32()), "text": pa.string(), "scored": pa.int32()}
+KEY_COLUMNS = [("text_sha256", pa.string()), ("copy", pa.int32()), ("truncated", pa.bool_())]
+LIST_COLUMNS = {name: pa.list_(pa.from_numpy_dtype(dtype)) for name, dtype in NUMBERS.items()}
+TEXT_COLUMNS = {name: pa.float64() for name in TEXT_NUMBERS}
+COLUMNS = {
+    **LIST_COLUMNS,
+    **TEXT_COLUMNS,
+    "ids": pa.list_(pa.int32()),
+    "text": pa.string(),
+    "scored": pa.int32(),
+}
 BAD_CONTENT = (ValueError, LookupError, TypeError, AttributeError)
 DAMAGED = (*BAD_CONTENT, OSError, NotImplementedError, MemoryError)
 """The errors that pyarrow and the use of its results raise for a damaged Parquet file."""
@@ -75,7 +90,9 @@ def write_rows(path: Path, rows: Sequence[PassRow]) -> None:
 
 
 def _arrow_schema(numbers: Iterable[str]) -> pa.Schema:
-    return pa.schema([*TEXT, *((name, COLUMNS[name]) for name in numbers if name in COLUMNS)])
+    return pa.schema(
+        [*KEY_COLUMNS, *((name, COLUMNS[name]) for name in numbers if name in COLUMNS)]
+    )
 
 
 def is_intact(path: Path, texts: Sequence[str]) -> bool:
@@ -135,23 +152,23 @@ class _Part:
         self._path = path
         with self._open_parquet() as file:
             if not file.schema_arrow.equals(_arrow_schema(file.schema_arrow.names)):
-                raise OSError("its columns are others")
+                raise OSError("it has other columns")
             groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
             self.firsts: list[str] = [group.column(0).statistics.min for group in groups]
             if not all(isinstance(first, str) for first in self.firsts):
-                raise ValueError("a row group does not say what is in it")
+                raise ValueError("a row group has no statistics of its texts")
 
     def read_row_group(self, group: int) -> dict[str, Copies]:
         with self._open_parquet() as file:
             table = file.read_row_group(group, use_threads=False)
             columns = {n: _read_values(table[n]) for n in COLUMNS if n in table.column_names}
-            kind = Continuation if "ids" in columns else TokenStats
+            kind = _kind_of_stats(columns)
             copies: dict[str, list[TokenStats]] = {}
             for row, sha256 in enumerate(table["text_sha256"].to_pylist()):
                 stats = kind(**{name: column[row] for name, column in columns.items()})
                 copies.setdefault(sha256, []).append(stats)
             if next(iter(copies)) != self.firsts[group]:
-                raise ValueError("a row group begins with another text than it says")
+                raise ValueError("a row group does not begin with the text in its statistics")
         return {sha256: tuple(text_copies) for sha256, text_copies in copies.items()}
 
     def count_truncated(self) -> int:
@@ -170,6 +187,12 @@ class _Part:
             ) from error
 
 
+def _kind_of_stats(columns: Container[str]) -> type[TokenStats]:
+    if "ids" in columns:
+        return Continuation
+    return TextStats if any(name in columns for name in TEXT_NUMBERS) else TokenStats
+
+
 def _row_groups(rows: Sequence[PassRow]) -> Iterator[Sequence[PassRow]]:
     """Divides the rows into groups of about GROUP_TOKENS; the rows of one text stay together."""
     start = tokens = 0
@@ -183,9 +206,9 @@ def _row_groups(rows: Sequence[PassRow]) -> Iterator[Sequence[PassRow]]:
 
 
 def _arrow_table(rows: Sequence[PassRow], schema: pa.Schema) -> pa.Table:
-    columns = [pa.array([getattr(row, name) for row in rows], kind) for name, kind in TEXT]
+    columns = [pa.array([getattr(row, name) for row in rows], kind) for name, kind in KEY_COLUMNS]
     ends = np.cumsum([0, *(len(row.stats) for row in rows)]).astype(np.int32)
-    for name in schema.names[len(TEXT) :]:
+    for name in schema.names[len(KEY_COLUMNS) :]:
         values = [getattr(row.stats, name) for row in rows]
         if not pa.types.is_list(COLUMNS[name]):
             columns.append(pa.array(values, COLUMNS[name]))

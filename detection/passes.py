@@ -93,6 +93,16 @@ class TokenStats:
         """The number of tokens of the text that are scored."""
         return len(self)
 
+    @property
+    def is_top(self) -> NDArray[np.bool_]:
+        """Whether no token is likelier than the text's own.
+
+        This follows from `logprob` and `top_logprob`, which are equal then: both are of one logit.
+        A method that reads it declares these two.
+        """
+        is_top: NDArray[np.bool_] = self.logprob >= self.top_logprob
+        return is_top
+
     def __getitem__(self, part: slice) -> TokenStats:
         return TokenStats(**{name: column[part] for name, column in vars(self).items()})
 
@@ -141,6 +151,26 @@ class Continuation(TokenStats):
         """The number for the text that was continued, not for the continuation."""
         return self.scored
 
+
+class TextStats(TokenStats):
+    """Numbers of a text as a whole, not of its tokens.
+
+    These annotations are the only list of them, as with `TokenStats`: the columns of stored passes
+    follow.
+
+    Attributes:
+        gradient_norm: ‖∇_θ ℓ‖₂ over all parameters θ, with ℓ the mean loss of the scored tokens, in
+            nats per unit of a parameter.
+    """
+
+    gradient_norm: float
+
+    def __len__(self) -> int:
+        return 1
+
+
+TEXT_NUMBERS = tuple(TextStats.__annotations__)
+"""The numbers of whole texts."""
 
 Copies = tuple[TokenStats, ...]
 """The statistics of each version of one text, or its continuations, in the view's order."""

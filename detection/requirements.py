@@ -1,12 +1,14 @@
-"""What methods need in addition to the target model, and which of them can be scored."""
+"""What methods need in addition to the target model, and which methods can be scored."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from pathlib import Path
 
 from contamination.core.errors import ConfigError
+from contamination.detection.alignment import describe_other_tokenizer
 from contamination.detection.config import DetectionStage
 from contamination.detection.flags import UPPER_BOUND
 from contamination.detection.methods.base import Method
@@ -23,7 +25,7 @@ log = logging.getLogger(__name__)
 
 Methods = Mapping[tuple[str, str], Method]
 
-PATHS = {
+PATH_DESCRIPTIONS = {
     "reference": "a model that has not seen the texts, a folder or a hub id (in a pipeline also "
     "`base`, the model before the training: an upper bound)",
     "masked_lm": "a masked language model, a folder or a hub id such as bert-base-uncased",
@@ -32,18 +34,19 @@ PATHS = {
 }
 
 
-def needs_of(method: Method) -> set[str]:
+def method_needs(method: Method) -> set[str]:
     """Returns what the method needs besides the texts and the target model.
 
-    These are other models' roles and the `needs` of its views: `seed`, `neighbors`, keys of PATHS.
+    These are other models' roles and the `needs` of its views: `seed`, `neighbors`, and keys
+    of PATH_DESCRIPTIONS.
     """
     roles = {p.model for p in method.passes} - {"target"}
     return roles.union(*(view_of(p).needs for p in method.passes))
 
 
 def all_needs(methods: Methods) -> set[str]:
-    """Returns what any of the methods needs; see `needs_of`."""
-    return {need for method in methods.values() for need in needs_of(method)}
+    """Returns what any of the methods needs; see `method_needs`."""
+    return {need for method in methods.values() for need in method_needs(method)}
 
 
 def choose_methods(stage: DetectionStage) -> Methods:
@@ -55,8 +58,8 @@ def choose_methods(stage: DetectionStage) -> Methods:
     methods = build_methods(stage.method)
     if slow := sorted(set(stage.method) - {name for name, _ in methods}):
         log.info(
-            "method=all, like a list of all methods, leaves out %s: the model writes for them, "
-            "which takes far longer than reading. Give them a run of their own: method=[%s].",
+            "method=all, like a list of all methods, leaves out %s: they take far longer than "
+            "reading the texts once. Give them a run of their own: method=[%s].",
             *(", ".join(slow), ",".join(slow)),
         )
     return _drop_lacking_methods(stage.method, methods, partial(_describe_unconfigured_need, stage))
@@ -73,7 +76,9 @@ def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, Model
 def choose_servable_methods(
     chosen: Collection[str], methods: Methods, models: Mapping[str, ModelHandle]
 ) -> Methods:
-    """Returns the methods; with `method=all`, those whose numbers the models provide.
+    """Returns the methods; with `method=all`, those that the models can serve.
+
+    The models have to provide the methods' numbers, and one tokenizer if tokens are compared.
 
     Args:
         chosen: the names in the config node `method`, where "all" stands for every name.
@@ -81,29 +86,35 @@ def choose_servable_methods(
         models: the models by role.
 
     Raises:
-        ConfigError: a method chosen by name needs a number that its model does not provide.
+        ConfigError: a method chosen by name needs a number that its model does not provide, or a
+            reference with the target's tokenizer.
     """
-    return _drop_lacking_methods(chosen, methods, partial(describe_missing_numbers, models))
+
+    def lack(method: Method) -> tuple[str, str] | None:
+        missing = describe_missing_numbers(models, method)
+        return missing or describe_other_tokenizer(models, method)
+
+    return _drop_lacking_methods(chosen, methods, lack)
 
 
 def _drop_lacking_methods(
     chosen: Collection[str],
     methods: Methods,
-    lack: Callable[[Method], tuple[str, str] | None],
+    describe_lack: Callable[[Method], tuple[str, str] | None],
 ) -> Methods:
-    """Drops the methods for which `lack` returns what is missing, for the log and for the error."""
-    everything = is_all(chosen)
+    """Drops methods for which `describe_lack` returns what is missing (for the log, the error)."""
+    all_chosen = is_all(chosen)
     complete: dict[tuple[str, str], Method] = {}
     for (name, variant), method in methods.items():
-        if (missing := lack(method)) is None:
+        if (missing := describe_lack(method)) is None:
             complete[name, variant] = method
-        elif not everything:
+        elif not all_chosen:
             raise ConfigError(f"method.{name} needs {missing[1]}")
         else:
             log.info("method=all leaves out %s: it needs %s.", name, missing[0])
     if methods and not complete:
         remedy = missing[1] if missing else ""
-        raise ConfigError(f"method=all: nothing is left. {name} needs {remedy}")
+        raise ConfigError(f"method=all: no method is left. {name} needs {remedy}")
     return complete
 
 
@@ -113,11 +124,9 @@ def describe_missing_numbers(
     """Returns what a model does not provide of the method's needs, without and with the remedy."""
     for wanted in method.passes:
         model = model_for_pass(wanted, models)
-        if missing := {*method.numbers, *view_of(wanted).asks} - model.provides:
-            numbers, provided = (
-                ", ".join(sorted(missing)),
-                ", ".join(sorted(model.provides)) or "nothing",
-            )
+        if missing := {*method.numbers, *view_of(wanted).required_abilities} - model.provides:
+            numbers = ", ".join(sorted(missing))
+            provided = ", ".join(sorted(model.provides)) or "nothing"
             reason = f"{numbers} of the {wanted.model} model, which gives {provided}"
             remedy = "Leave the method out, or score a model in files."
             return reason, f"{reason} ({model.field} is {model.path!r}). {remedy}"
@@ -130,12 +139,12 @@ def name_upper_bounds(methods: Methods, models: Mapping[str, ModelHandle]) -> Me
     No attacker has the model that the target was trained from. A comparison with it shows only what
     the training changed.
     """
-    with_reference = {name for (name, _), m in methods.items() if "reference" in needs_of(m)}
+    with_reference = {name for (name, _), m in methods.items() if "reference" in method_needs(m)}
     if not with_reference or not _is_ancestor(models["target"], models["reference"]):
         return methods
     log.warning(
-        "reference.path is the target's own past, which no attacker has: %s. For a fair reference "
-        "give another model, which the target was not trained from.",
+        "reference.path is the target's own past, which no attacker has: %s. For a fair reference, "
+        "give a model that the target was not trained from.",
         ", ".join(f"{name} is called {name}{UPPER_BOUND}" for name in sorted(with_reference)),
     )
     return {
@@ -151,8 +160,8 @@ def _is_ancestor(target: ModelHandle, reference: ModelHandle) -> bool:
         return True
     if not ancestry.whole:
         log.info(
-            f"Nothing records all that model.path ({target.path}) was trained from. If "
-            "reference.path is part of it, read scores against it as an upper bound."
+            f"It is not recorded what model.path ({target.path}) was trained from. If it was "
+            "trained from reference.path, read scores against the reference as an upper bound."
         )
     return False
 
@@ -172,19 +181,29 @@ def _describe_unconfigured_need(stage: DetectionStage, method: Method) -> tuple[
 
     Texts that the corpus holds out satisfy the need of a prefix.
     """
-    if lack := describe_scope_obstacle(stage.detection.scope, method):
+    if lack := method.lack or describe_scope_obstacle(stage.detection.scope, method):
         return lack
-    if "neighbors" in needs_of(method) and not has_neighbors(stage.examples):
+    if "neighbors" in method_needs(method) and not has_neighbors(stage.examples):
         source = "a benchmark with neighbours of its own, such as examples=mimir with its folder"
         return source, f"{source}. Give it, or augmentation=masked_lm."
-    for need, description in PATHS.items():
+    if "member_prefix" in method_needs(method) and not _has_member_prefix(stage):
+        source = "members in prefix.path (lines of JSONL with `member`: true)"
+        return source, f"{source}. Give some, or method=recall, which needs none."
+    for need, description in PATH_DESCRIPTIONS.items():
         node = getattr(stage, need)
-        if need not in needs_of(method) or getattr(node, "given", node.path) is not None:
+        if need not in method_needs(method) or getattr(node, "given", node.path) is not None:
             continue
         if need != "prefix" or held_out_prefix(stage.examples.path) is None:
             remedy = f"{need}.path, which is null. Give {description}, or leave the method out."
             return f"{need}.path ({description})", remedy
     return None
+
+
+def _has_member_prefix(stage: DetectionStage) -> bool:
+    path = stage.prefix.path
+    if path is None or not Path(path).expanduser().is_file():  # a pipeline has no file as yet
+        return False
+    return open_prefix(path).members is not None
 
 
 def _open_prefix(stage: DetectionStage) -> Prefix | None:

@@ -1,4 +1,4 @@
-"""What views use in addition to the texts, and the prefix of non-member texts among it."""
+"""The resources that views use in addition to the texts, such as the prefix of non-members."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import DataError
 from contamination.core.hashing import file_digest
 from contamination.data.text import is_contained_in, normalise_text
 from contamination.data.texts import Text
+from contamination.detection.models.base import ModelHandle
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.supplied_neighbors import Neighbors
 
 PREFIX_TEXTS = "prefix_texts"
+CONTRASTING = "con_recall"
+"""The method that also puts members before each text."""
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +36,8 @@ class Prefix:
         digest: a hash of the texts, independent of their location.
         benchmarks: the benchmark of each text; empty if the texts serve every benchmark.
         held_out: whether the texts come from a corpus; then fewer shots than asked for are allowed.
+        members: the member texts of the same file, for methods that contrast the two, or None.
+        method: the method whose shots these are, for errors.
     """
 
     path: str
@@ -39,6 +45,8 @@ class Prefix:
     digest: str
     benchmarks: tuple[str, ...] = ()
     held_out: bool = False
+    members: Prefix | None = None
+    method: str = "recall"
 
     def shots(self, count: int, benchmark: str = "") -> Sequence[str]:
         """Returns the first `count` texts of the benchmark.
@@ -61,13 +69,17 @@ class Prefix:
             )
         if count > len(texts) and not self.held_out:
             raise DataError(
-                f"prefix.path is {self.path!r}: it has {len(texts)} texts{of_benchmark}, and "
-                f"{count} shots are asked for. Give more non-member texts, or fewer "
-                "method.recall.shots."
+                f"prefix.path is {self.path!r}: it has {len(texts)} texts{of_benchmark}, but "
+                f"{count} shots are requested. Give more {self._side} texts, or fewer "
+                f"method.{self.method}.shots."
             )
         if count > len(texts):
             log.warning("prefix: %d texts%s are held out, not %d.", len(texts), of_benchmark, count)
         return texts[:count]
+
+    @property
+    def _side(self) -> str:
+        return "member" if self.method == CONTRASTING else "non-member"
 
     def shots_for_benchmarks(self, count: int, benchmarks: Sequence[str]) -> list[tuple[str, ...]]:
         """Returns the shots of each text, given the texts' benchmarks.
@@ -87,7 +99,10 @@ class Prefix:
 
 
 def open_prefix(path: str) -> Prefix:
-    """Reads a prefix from JSONL (`text`, optionally `benchmark`), or from lines of plain text.
+    """Reads a prefix from JSONL, or from lines of plain text.
+
+    A line of JSONL has a `text`, and optionally its `benchmark` and `member`: true for a text that
+    the model is known to have seen (`Prefix.members`).
 
     Raises:
         DataError: there is no such file, or a line has no text.
@@ -100,9 +115,15 @@ def open_prefix(path: str) -> Prefix:
         )
     lines = enumerate(source.read_bytes().split(b"\n"), 1)
     rows = [_parse_prefix_line(source, number, line) for number, line in lines if line.strip()]
-    benchmarks = tuple(benchmark for _, benchmark in rows)
-    texts = tuple(text for text, _ in rows)
-    return Prefix(path, texts, file_digest(source), benchmarks if any(benchmarks) else ())
+    digest = file_digest(source)
+
+    def of_side(member: bool, **more: Any) -> Prefix:
+        texts = tuple(text for text, _, is_member in rows if is_member is member)
+        benchmarks = tuple(name for _, name, is_member in rows if is_member is member)
+        return Prefix(path, texts, digest, benchmarks if any(benchmarks) else (), **more)
+
+    members = of_side(True, method=CONTRASTING)
+    return of_side(False, members=members if members.texts else None)
 
 
 def held_out_prefix(path: str) -> Prefix | None:
@@ -138,18 +159,18 @@ def check_shots_disjoint(shots: Iterable[str], texts: Iterable[tuple[str, str]])
                 )
 
 
-def _parse_prefix_line(path: Path, number: int, line: bytes) -> tuple[str, str]:
-    """Returns a line's text, and its benchmark or an empty string."""
+def _parse_prefix_line(path: Path, number: int, line: bytes) -> tuple[str, str, bool]:
+    """Returns a line's text, its benchmark or an empty string, and whether it is a member."""
     try:
         row = json.loads(line) if path.suffix == ".jsonl" else {"text": line.decode().strip()}
         text = row["text"]
         text.encode()
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         raise DataError(
-            f"prefix.path is {str(path)!r}: line {number} is no text in UTF-8. Write it as "
+            f"prefix.path is {str(path)!r}: line {number} is not a text in UTF-8. Write it as "
             '{"text": "…"} in a file named .jsonl, or as plain text in any other.'
         ) from error
-    return str(text), str(row.get("benchmark") or "")
+    return str(text), str(row.get("benchmark") or ""), row.get("member") is True
 
 
 @dataclass(frozen=True)
@@ -164,6 +185,7 @@ class Resources:
         device: where the masked language model runs; not part of a pass's identity.
         runs: the folder of artefacts, which stores rewordings for all models; None stores nothing.
         neighbors: the benchmark's own neighbours of its texts, if it has any.
+        reference: the reference model, for views that compare the target with it.
     """
 
     seed: int = 0
@@ -172,6 +194,12 @@ class Resources:
     device: str = "auto"
     runs: Path | None = None
     neighbors: Neighbors | None = None
+    reference: ModelHandle | None = None
+
+    @property
+    def member_prefix(self) -> Prefix | None:
+        """The member texts of the prefix, if it has any."""
+        return None if self.prefix is None else self.prefix.members
 
     def identity(
         self, needs: Sequence[str], texts: Sequence[Text]
@@ -182,8 +210,12 @@ class Resources:
             digests["masked_lm"] = self.masked_lm.digest
         if "prefix" in needs and self.prefix is not None:
             digests["prefix"] = self.prefix.identity(texts)
+        if "member_prefix" in needs and self.member_prefix is not None:
+            digests["member_prefix"] = self.member_prefix.identity(texts)
         if "neighbors" in needs and self.neighbors is not None:
             digests["neighbors"] = self.neighbors.identity(texts)
+        if "reference" in needs and self.reference is not None:
+            digests["reference"] = self.reference.digest
         return {"seed": self.seed} if "seed" in needs else {}, digests
 
     def prefix_digest(self, needs: Collection[str]) -> dict[str, str]:

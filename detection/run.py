@@ -9,7 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, is_complete, run_folder
+from contamination.core.artifacts import (
+    Artifact,
+    WrittenFiles,
+    build_or_open,
+    is_complete,
+    run_folder,
+)
 from contamination.core.config import identity_data
 from contamination.core.disk import check_writable_folder, disk_errors_as_data_errors
 from contamination.core.errors import ConfigError
@@ -51,7 +57,7 @@ from contamination.detection.scores import (
 from contamination.detection.summary import CSV, write_exports
 
 SHOWN_CHARACTERS = 1_000
-"""Of the first text, in the log."""
+"""The number of characters of the first text that the log shows."""
 log = logging.getLogger(__name__)
 
 
@@ -115,10 +121,10 @@ def run_slice(stage: DetectionStage, start: Callable[[Path | None], None] | None
     if start is not None:
         start(None)
         return
-    number, of = parse_slice("slice", str(stage.slice))
+    number, n_slices = parse_slice("slice", str(stage.slice))
     methods, examples, models, resources = open_stage_inputs(stage, None)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
-    written = collector.collect_slice(required_passes(methods), number, of)
+    written = collector.collect_slice(required_passes(methods), number, n_slices)
     outcome = f"wrote {written} parts." if written else "nothing to do."
     log.info("slice %s: %s", stage.slice, outcome)
     log.info("A slice makes no scores: run the same command without slice to make them.")
@@ -143,14 +149,14 @@ def open_stage_inputs(
 def describe_first_text(examples: Texts, model: ModelHandle) -> str:
     """Returns the first text as the model reads it, with special tokens, in quotation marks.
 
-    A user sees at once if a template, a separator or a special token is not as in the training.
+    This shows at once whether a template, a separator or a special token differs from training.
     """
     text = examples[0].text
     tokenizer = model.tokenizer()
     ids = tokenizer(text[:SHOWN_CHARACTERS], verbose=False)["input_ids"]
     as_read = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-    rest = len(text) - SHOWN_CHARACTERS
-    remark = f" and {rest} more characters" if rest > 0 else ""
+    n_omitted = len(text) - SHOWN_CHARACTERS
+    remark = f" and {n_omitted} more characters" if n_omitted > 0 else ""
     return f"first text, {examples[0].example_id}, as the model reads it: {as_read!r}{remark}"
 
 
@@ -159,7 +165,9 @@ def required_passes(methods: Methods) -> set[Pass]:
     return with_token_count_pass({p for method in methods.values() for p in method.passes})
 
 
-def _write_scores(methods: Methods, texts: Texts, collector: Collector, folder: Path) -> Built:
+def _write_scores(
+    methods: Methods, texts: Texts, collector: Collector, folder: Path
+) -> WrittenFiles:
     models, settings = collector.models, collector.settings
     log.info("%s", describe_first_text(texts, models["target"]))
     whole_passes = collector.collect(required_passes(methods))
@@ -171,7 +179,7 @@ def _write_scores(methods: Methods, texts: Texts, collector: Collector, folder: 
     flagged = sum(int((table["flag"] != "").sum()) for table in read_tables(folder / FILE))
     rows = len(texts) * len(methods)
     counts = {"examples": len(texts), "methods": len(methods), "rows": rows}
-    return Built([FILE], {**counts, "flagged": flagged})
+    return WrittenFiles([FILE], {**counts, "flagged": flagged})
 
 
 def _class_identity(method_class: type[Method]) -> dict[str, str]:
@@ -183,8 +191,8 @@ def _class_identity(method_class: type[Method]) -> dict[str, str]:
         return {**name, "code": file_digest(Path(inspect.getfile(method_class)))}
     except (TypeError, OSError) as error:
         raise ConfigError(
-            f"the method {method_class.__qualname__} has no file that would tell when it changes: "
-            "put it into a module of its own."
+            f"the method {method_class.__qualname__} is not in a file, so that changes to it "
+            "would not be noticed: put it into a module of its own."
         ) from error
 
 
@@ -211,7 +219,11 @@ def _score_settings(
 ) -> dict[str, Any]:
     """Returns every setting that can change the table of scores."""
     method_settings = {
-        f"{name} {variant}".strip(): {**_class_identity(type(method)), **identity_data(method)}
+        f"{name} {variant}".strip(): {
+            **_class_identity(type(method)),
+            **identity_data(method),
+            **method.digests,
+        }
         for (name, variant), method in methods.items()
     }
     columns = {"columns": COLUMNS.names}

@@ -23,7 +23,7 @@ from contamination.detection.passes import Copies, Pass
 from contamination.detection.views import view_of
 from contamination.detection.views.base import View
 
-AT_ONCE = 1_000
+BLOCK_TEXTS = 1_000
 """The number of texts that are tokenised at once."""
 
 
@@ -32,20 +32,20 @@ class ScopedPass(Mapping[str, Copies]):
     """The statistics of one part of each text, by the whole text's SHA-256.
 
     Attributes:
-        whole: the statistics of the whole texts.
+        stats_of_texts: the statistics of the whole texts.
         view: the view of the pass.
         scope: OUTPUT or INPUT.
         inputs: by SHA-256, each text's id and the number of tokens before its output, including
             special tokens.
     """
 
-    whole: StatsByText
+    stats_of_texts: StatsByText
     view: View
     scope: str
     inputs: Mapping[str, tuple[str, int]]
 
     def __getitem__(self, sha256: str) -> Copies:
-        copies, (name, tokens) = self.whole[sha256], self.inputs[sha256]
+        copies, (name, tokens) = self.stats_of_texts[sha256], self.inputs[sha256]
         cut = self.view.stats_of_beginning if self.scope == INPUT else self.view.stats_of_ending
         copies_of_part = cut(copies, tokens)
         if not len(copies_of_part[0]):
@@ -70,7 +70,7 @@ def describe_scope_obstacle(scope: str, method: Method) -> tuple[str, str] | Non
     """
     if scope == WHOLE:
         return None
-    reworded = [p for p in method.passes if view_of(p).rewords or not view_of(p).counts]
+    reworded = [p for p in method.passes if view_of(p).rewords or not view_of(p).covers_text]
     if not (reworded or method.generates):
         return None
     versions = (
@@ -124,13 +124,13 @@ def output_starts_digest(scope: str, texts: Texts) -> dict[str, str]:
     if scope == WHOLE:
         return {}
     check_output_starts(scope, texts)
-    ordered = texts.take(texts.sorting_places("sha256", "example_id"))
+    ordered = texts.take(texts.sorting_indices("sha256", "example_id"))
     return {"outputs": lines_digest(f"{t.sha256} {t.output_start}" for t in ordered)}
 
 
 def input_token_counts(tokenizer: Any, texts: Sequence[Text]) -> dict[str, tuple[str, int]]:
     """Returns by SHA-256 each text's id and the number of its tokens before its output."""
-    blocks = (texts[start : start + AT_ONCE] for start in range(0, len(texts), AT_ONCE))
+    blocks = (texts[start : start + BLOCK_TEXTS] for start in range(0, len(texts), BLOCK_TEXTS))
     return {
         text.sha256: (text.example_id, count_tokens_before(offsets, text.output_start or 0))
         for block in blocks
@@ -153,7 +153,7 @@ def _token_offsets(tokenizer: Any, texts: Sequence[Text]) -> list[list[tuple[int
         encoding = tokenizer([t.text for t in texts], return_offsets_mapping=True, verbose=False)
     except NotImplementedError as error:
         raise ConfigError(
-            "detection.scope: the model's tokenizer does not say which characters a token has. "
+            "detection.scope: the model's tokenizer does not report the characters of a token. "
             "Score whole texts."
         ) from error
     offsets: list[list[tuple[int, int]]] = encoding["offset_mapping"]

@@ -44,10 +44,10 @@ from contamination.detection.passes import Example, Pass
 
 KIND = "scores"
 FILE = "scores.parquet"
-HASH = "scores.parquet.sha256"
+HASH_FILE = "scores.parquet.sha256"
 INPUTS, SETTINGS = "inputs", "settings"
-RECORDED = {**dict.fromkeys(identity_data(DetectionConfig()), "unknown"), "scope": WHOLE}
-"""The settings that can change a score or its ranking, with their value where none is recorded."""
+RECORDED_SETTINGS = {**dict.fromkeys(identity_data(DetectionConfig()), "unknown"), "scope": WHOLE}
+"""The settings that can change a score or its ranking, with the value if none is recorded."""
 COLUMNS = pa.schema(
     [
         ("example_id", pa.string()),
@@ -60,10 +60,10 @@ COLUMNS = pa.schema(
         ("ranked", pa.bool_()),
     ]
 )
-JUDGEMENT = np.dtype([("score", np.float64), ("flag", np.int32), ("ranked", np.bool_)])
+JUDGEMENT_DTYPE = np.dtype([("score", np.float64), ("flag", np.int32), ("ranked", np.bool_)])
 """A method's score of an example, the number of its flag, and whether it is ranked."""
-STRINGS = {pa.string(): pd.ArrowDtype(pa.string())}.get
-"""The types of string columns; Python objects would take many times the memory."""
+pandas_string_type = {pa.string(): pd.ArrowDtype(pa.string())}.get
+"""Returns the pandas type of a string column; Python objects would take many times the memory."""
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,10 @@ def score_tables(
         DataError: a score is not finite.
     """
     token_counts = find_token_count_stats(passes)
-    judgements = {key: np.empty(len(examples), JUDGEMENT) for key in sorted(methods)}
+    judgements = {key: np.empty(len(examples), JUDGEMENT_DTYPE) for key in sorted(methods)}
     flags: dict[str, int] = {}  # the number of each distinct flag
     texts = Texts.of(examples)
-    indices = texts.sorting_places("sha256")
+    indices = texts.sorting_indices("sha256")
     for index, text in zip(indices, texts.take(indices), strict=True):
         unranked_reason = reason_unranked(
             text.text, token_counts[text.sha256][0].scored_tokens(), min_scored_tokens
@@ -136,7 +136,7 @@ def score_tables(
                 methods[key], example_seen_by(methods[key], text, passes), unranked_reason
             )
             column[index] = score, flags.setdefault(flag, len(flags)), not unranked_reason
-    flag_texts, order = pa.array([*flags], pa.string()), texts.sorting_places("example_id")
+    flag_texts, order = pa.array([*flags], pa.string()), texts.sorting_indices("example_id")
     ids = texts.take(order).column("example_id").combine_chunks()
     for (name, variant), column in judgements.items():
         ordered = column[order]
@@ -174,7 +174,7 @@ def score_and_flag(method: Method, example: Example, unranked_reason: str) -> tu
 
     Args:
         method: the method.
-        example: the example as the method sees it (`example_for`).
+        example: the example as the method sees it (`example_seen_by`).
         unranked_reason: why the text is not ranked (`flags.reason_unranked`); empty if it is.
     """
     flag = unranked_reason or method.flag(example) or zero_probability_flag(example)
@@ -215,7 +215,7 @@ def read_tables(path: Path) -> Iterator[pd.DataFrame]:
         for group in range(file.metadata.num_row_groups):
             with errors_naming_file(path):
                 row_group = file.read_row_group(group, use_threads=False)
-                table = row_group.to_pandas(types_mapper=STRINGS)
+                table = row_group.to_pandas(types_mapper=pandas_string_type)
             yield table
             release_memory()
 
@@ -232,13 +232,13 @@ def scores_origin(artifact: Artifact) -> Origin:
     """Returns what a finished scores folder was made from."""
     with errors_naming_folders(artifact.path):
         recorded = artifact.config().get("detection", {})
-        return Origin(artifact.inputs, {n: recorded[n] for n in RECORDED if n in recorded})
+        return Origin(artifact.inputs, {n: recorded[n] for n in RECORDED_SETTINGS if n in recorded})
 
 
 def write_score_tables(
     path: Path,
     tables: Iterable[pa.Table],
-    made_of: Origin | None = None,
+    origin: Origin | None = None,
     schema: pa.Schema = COLUMNS,
 ) -> None:
     """Writes `scores.parquet` in parts. Equal tables give equal bytes.
@@ -246,20 +246,20 @@ def write_score_tables(
     Args:
         path: the file.
         tables: the parts.
-        made_of: the origin, for a file without a manifest. It is stored in the file's metadata, and
+        origin: the origin, for a file without a manifest. It is stored in the file's metadata, and
             the file's SHA-256 in a file next to it.
         schema: the columns.
     """
-    origin_parts = {} if made_of is None else {INPUTS: made_of.inputs, SETTINGS: made_of.settings}
-    metadata = {name: json.dumps(dict(v), sort_keys=True) for name, v in origin_parts.items()}
+    records = {} if origin is None else {INPUTS: origin.inputs, SETTINGS: origin.settings}
+    metadata = {name: json.dumps(dict(record), sort_keys=True) for name, record in records.items()}
     schema = schema.with_metadata(metadata or None)
-    if made_of is None:
+    if origin is None:
         _write_parquet_parts(path, tables, schema)
         return
     with atomic_output_file(path) as partial_file:
         _write_parquet_parts(partial_file, tables, schema)
         line = _hash_line(partial_file, path.name)
-    with atomic_output_file(path.with_name(HASH)) as partial_file:
+    with atomic_output_file(path.with_name(HASH_FILE)) as partial_file:
         partial_file.write_text(line)
 
 
@@ -294,11 +294,12 @@ def read_scores(folder: Path) -> tuple[pd.DataFrame, Origin]:
     file = folder / FILE
     if not file.is_file():
         raise DataError(f"scores is {str(folder)!r}: there is no {FILE} in it.")
-    hash_file = folder / HASH
+    hash_file = folder / HASH_FILE
     if not hash_file.is_file() or hash_file.read_bytes() != _hash_line(file, FILE).encode():
         raise DataError(
-            f"scores is {str(folder)!r}: its {FILE} is damaged (it is not what {HASH} says). Write "
-            "both again by `python -m detection out=…`: the passes are stored, so no model is run."
+            f"scores is {str(folder)!r}: its {FILE} is damaged (its hash is not that in "
+            f"{HASH_FILE}). Write both again by `python -m detection out=…`: the passes are "
+            "stored, so no model is run."
         )
     with errors_naming_file(file):
         metadata = pq.read_schema(file).metadata or {}

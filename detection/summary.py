@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from contamination.core.statistics.estimates import ALL, Estimate, confidence_interval
+from contamination.core.statistics.estimates import ALL_BENCHMARKS, Estimate, confidence_interval
 from contamination.core.statistics.significance import clustered_p_values, conformal_p_values
 from contamination.core.table_files import write_csv
 from contamination.core.terminal import fit_columns
@@ -45,7 +45,7 @@ from contamination.detection.scores import (
     write_score_tables,
 )
 
-SHOWN = 5
+LIKELIEST_SHOWN = 5
 
 
 def with_ranks(table: pd.DataFrame) -> pd.DataFrame:
@@ -58,7 +58,7 @@ def with_ranks(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(rank=rank.astype("Int64"))
 
 
-def summary(
+def summarise_scores(
     scores: pd.DataFrame | Callable[[], Iterable[pd.DataFrame]],
     examples: Sequence[Text],
     blind: bool = True,
@@ -76,7 +76,7 @@ def summary(
         examples: the texts, with labels if known.
         blind: whether to add the blind baseline. It assumes texts that were sampled one by one;
             pieces of one text reveal each other's label.
-        results: a JSON file for the table's numbers (`tidy_table`) and all notes, or None.
+        results: a JSON file for the table's numbers (`tidy_estimates`) and all notes, or None.
         notes: notes on the texts, printed first.
 
     Returns:
@@ -100,23 +100,23 @@ def summary(
     blocks = [_format_group(group, len(groups)) for group in groups]
     if results is not None:
         group_notes = [note for group in groups for note in group.notes]
-        write_rows(results, tidy_estimates(groups), [*notes, *group_notes])
+        write_results_json(results, tidy_estimates(groups), [*notes, *group_notes])
     if not groups:
         blocks = ["\n".join(_iter_likeliest_lists(group_by_method(read()), texts))]
     return "".join(f"{line}\n" for line in notes) + "\n\n".join(blocks)
 
 
-def write_rows(path: Path, results: pd.DataFrame, notes: Sequence[str]) -> None:
+def write_results_json(path: Path, results: pd.DataFrame, notes: Sequence[str]) -> None:
     """Writes the rows of the results and the notes as JSON."""
     rows = json.loads(results.to_json(orient="records", double_precision=15))
-    with atomic_output_file(path) as part:
-        part.write_text(json.dumps({"notes": [*notes], "results": rows}, indent=1) + "\n")
+    with atomic_output_file(path) as temporary:
+        temporary.write_text(json.dumps({"notes": [*notes], "results": rows}, indent=1) + "\n")
 
 
 def _format_group(group: BenchmarkEstimates, groups: int) -> str:
     name = group.name or ("of no benchmark" if groups > 1 else "texts")
-    if group.name == ALL:
-        name = f"{ALL}, the mean over {groups - 2} benchmarks"
+    if group.name == ALL_BENCHMARKS:
+        name = f"{ALL_BENCHMARKS}, the mean over {groups - 2} benchmarks"
     if group.needs:
         return f"{name}: needs {group.needs}"
     sizes = f"{group.members} members, {group.nonmembers} non-members{group.clusters_text}"
@@ -140,16 +140,16 @@ def format_estimate(estimate: Estimate) -> str:
 
 
 def _iter_likeliest_lists(
-    scores_of: Iterable[tuple[MethodKey, pd.DataFrame]], examples: Texts
+    scores_by_method: Iterable[tuple[MethodKey, pd.DataFrame]], examples: Texts
 ) -> Iterator[str]:
     """Yields a list of the highest-scoring texts per method, for texts without labels."""
     ids = examples.column("example_id")
     unknown = examples.column("label").unique().to_pylist() == [None]
     both_kinds = "" if unknown else " of both kinds, so no metric and no blind row"
     yield f"{len(examples)} texts without labels{both_kinds}; the likeliest members by each method:"
-    for (method, variant), scores in scores_of:
+    for (method, variant), scores in scores_by_method:
         yield f"{method} {variant}".strip()
-        for row in with_ranks(scores.nlargest(SHOWN, "score")).itertuples():
+        for row in with_ranks(scores.nlargest(LIKELIEST_SHOWN, "score")).itertuples():
             text = examples[pc.index(ids, row.example_id).as_py()].text
             start = " ".join(text.split())[:60]
             yield f"  {row.rank:>4}  {row.score:>12.5g}  {row.example_id:<24} {start}"
@@ -183,9 +183,9 @@ def write_exports(out: Path, scores: Scores, examples: Sequence[Text], texts: bo
     schema = pa.schema([*COLUMNS, *EXAMPLE_COLUMNS, *([("text", pa.string())] if texts else [])])
     parts = (to_arrow(table, schema) for table in tables())
     write_score_tables(out / FILE, parts, scores_origin(scores.artifact), schema)
-    with atomic_output_file(out / CSV) as part:
+    with atomic_output_file(out / CSV) as temporary:
         for number, table in enumerate(tables()):
-            write_csv(part, with_ranks(table), append=number > 0)
+            write_csv(temporary, with_ranks(table), append=number > 0)
 
 
 def example_columns(examples: Sequence[Text], texts: bool = False) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from contamination.data.benchmark_parts import chosen_parts, describe_part_value
 from contamination.data.benchmark_rows import (
     MissingPartError,
     benchmark_rows,
-    fill_in_place,
+    fill_axis_values,
     is_single_file_or_stream,
     read_place_rows,
 )
@@ -92,7 +92,7 @@ def _neighbors_by_text(examples: ExamplesConfig) -> Iterator[tuple[str, Sequence
                 )
             except MissingPartError:  # reported when the texts were read
                 continue
-            neighbors_place = fill_in_place(source.neighbors, source, part, examples)
+            neighbors_place = fill_axis_values(source.neighbors, source, part, examples)
             column = fold_name(neighbors_place.column or examples.columns.get("text") or "text")
             subject = f"the neighbours of {describe_part_values(part.values)}"
             try:

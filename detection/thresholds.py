@@ -17,7 +17,7 @@ from contamination.core.seeds import derive_seed, unit_hash
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import confidence_interval
 from contamination.core.statistics.metrics import AUROC, most_false_alarms
-from contamination.core.statistics.samples import FEWEST_CLUSTERS, LabelledSample, clusters_by_side
+from contamination.core.statistics.samples import MIN_CLUSTERS, LabelledSample, clusters_by_side
 from contamination.core.statistics.significance import clustered_p_values, conformal_p_values
 from contamination.data.texts import Text, clusters_of
 from contamination.detection.evaluation import CONFIDENCE, DRAWS, scores_by_membership
@@ -63,7 +63,9 @@ class Threshold:
     def __post_init__(self) -> None:
         scores, clusters = len(self.null), len(self.null_clusters)
         if clusters not in (0, scores):
-            raise ValueError(f"{self.name} has null_clusters for {clusters} of its {scores} null")
+            raise ValueError(
+                f"{self.name} has {clusters} null_clusters for {scores} scores in null"
+            )
 
     @property
     def name(self) -> str:
@@ -87,13 +89,13 @@ def choose_threshold(members: Scores, nonmembers: Scores, rule: str, fpr: float 
     """
     require(rule in RULES, "rule", rule, f"choose from {', '.join(RULES)}.")
     require(0 <= fpr < 1, "fpr", fpr, "give a rate from 0 to below 1.")
-    candidates = _between(np.concatenate([members, nonmembers]))
+    candidates = _candidate_thresholds(np.concatenate([members, nonmembers]))
     if rule == "fpr":
         allowed = most_false_alarms(len(nonmembers), fpr)
-        alarms = _reaching(nonmembers, candidates)
+        alarms = _count_reaching(nonmembers, candidates)
         return float(candidates[alarms <= allowed].min())
-    hits = _reaching(members, candidates) / len(members)
-    alarms = _reaching(nonmembers, candidates) / len(nonmembers)
+    hits = _count_reaching(members, candidates) / len(members)
+    alarms = _count_reaching(nonmembers, candidates) / len(nonmembers)
     f1 = _f1(hits, alarms, len(members), len(nonmembers))
     return float(candidates[np.argmax(hits - alarms if rule == "accuracy" else f1)])
 
@@ -207,16 +209,14 @@ def _evaluation_sample(evaluation: Sequence[Text], seed: int) -> LabelledSample:
     Raises:
         DataError: the members or the non-members belong to too few clusters.
     """
-    member, seed = (
-        np.array([e.label for e in evaluation], bool),
-        derive_seed(seed, "threshold AUROC"),
-    )
-    sample = LabelledSample.of(member, clusters_of(evaluation), DRAWS, seed)
+    member = np.array([e.label for e in evaluation], bool)
+    draw_seed = derive_seed(seed, "threshold AUROC")
+    sample = LabelledSample.of(member, clusters_of(evaluation), DRAWS, draw_seed)
     counts = sample.cluster_counts
-    if counts and min(counts) < FEWEST_CLUSTERS:
+    if counts and min(counts) < MIN_CLUSTERS:
         raise DataError(
             f"the evaluation split has {counts[0]} clusters of members and {counts[1]} of "
-            f"non-members, and at least {FEWEST_CLUSTERS} of each are needed to estimate how much "
+            f"non-members, and at least {MIN_CLUSTERS} of each are needed to estimate how much "
             "they differ: give texts of more clusters, or another share or seed."
         )
     return sample
@@ -235,20 +235,20 @@ def _stability(calibration: Sides, rule: str, fpr: float, seed: int) -> tuple[fl
     thresholds = []
     for share in SUBSETS:
         for _ in range(SUBSET_DRAWS):
-            subset = [
+            members, nonmembers = (
                 rng.choice(s, max(1, int(share * len(s))), replace=False) for s in calibration
-            ]
-            thresholds.append(choose_threshold(subset[0], subset[1], rule, fpr))
+            )
+            thresholds.append(choose_threshold(members, nonmembers, rule, fpr))
     spread = float(np.std(thresholds))
     return spread, spread / (float(np.concatenate(calibration).std()) or 1.0)
 
 
-def _reaching(scores: Scores, thresholds: Scores) -> Scores:
+def _count_reaching(scores: Scores, thresholds: Scores) -> Scores:
     """Returns the number of scores that reach each threshold."""
     return (len(scores) - np.searchsorted(np.sort(scores), thresholds)).astype(np.float64)
 
 
-def _between(scores: Scores) -> Scores:
+def _candidate_thresholds(scores: Scores) -> Scores:
     """Returns a threshold below all scores, one between each two neighbours, and one above all."""
     values = np.unique(scores)
     step = max(1.0, float(np.ptp(values)))

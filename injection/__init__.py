@@ -1,4 +1,4 @@
-"""Inserts benchmark examples into a corpus, a chosen number of times, with an exact ledger."""
+"""Inserts benchmark examples into a corpus a chosen number of times, with an exact ledger."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __getattr__ = lazy_exports(__name__, {"PackedCorpus": "corpus", "open_corpus": "
 
 
 def inject(*words: str) -> PackedCorpus:
-    """Make a contaminated corpus, or open it if it exists, as `python -m injection` does.
+    """Return a contaminated corpus, which is built unless it exists, as `python -m injection` does.
 
     Args:
-        *words: overrides of conf/injection.yaml, such as `"injection.members=50"`.
+        *words: overrides for conf/injection.yaml, such as `"injection.members=50"`.
 
     Raises:
-        UserError: as the command does.
+        UserError: as the command would report it.
     """
     from contamination.core.cli import run_stage
     from contamination.injection.config import InjectionStage

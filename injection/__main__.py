@@ -8,7 +8,7 @@ from omegaconf import DictConfig
 
 from contamination.core.cli import compose_stage, run_hydra_command, run_tool
 from contamination.core.config import convert_config
-from contamination.core.help import answer, refuse_words
+from contamination.core.help import print_help_or_error, print_usage_error
 from contamination.core.integrity import errors_naming_folders
 from contamination.injection.config import InjectionStage
 from contamination.injection.finetuning.config import FinetuningStage
@@ -17,14 +17,14 @@ FORMAT = "format._target_="
 
 
 def make_corpus(config: DictConfig) -> None:
-    """Make a contaminated corpus."""
+    """Build a contaminated corpus."""
     from contamination.injection.run import run
 
     run(convert_config(config, InjectionStage))
 
 
 def make_finetuning_set(config: DictConfig) -> None:
-    """Make a fine-tuning set."""
+    """Build a fine-tuning set."""
     from contamination.injection.finetuning.run import run
 
     run(convert_config(config, FinetuningStage))
@@ -38,16 +38,16 @@ def export(config: DictConfig) -> None:
 
 
 def print_copies(folder: str, example_id: str) -> None:
-    """Print an example and its copies in context."""
+    """Print an example and its copies with their context."""
     from contamination.injection.corpus import describe_copies
 
     print(describe_copies(folder, example_id))
 
 
 def prove_folder(folder: str, words: list[str]) -> int:
-    """Prove a corpus or an export and print the result; the exit status is 0 if nothing is wrong.
+    """Verify a corpus or an export and print the result; returns 0 if nothing is wrong, else 1.
 
-    An export by a user's class is proved if `words` name the class: format._target_=….
+    An export by a user's own class is verified if `words` names the class: format._target_=….
     """
     from contamination.injection.corpus import FinetuningSet, open_corpus
     from contamination.injection.export.run import is_export, prove_finished_export
@@ -70,8 +70,8 @@ def prove_folder(folder: str, words: list[str]) -> int:
 
 def main() -> int:
     """Run the stage, or one of its tools."""
-    if (answered := answer("injection")) is not None:
-        return answered
+    if (status := print_help_or_error("injection")) is not None:
+        return status
     match sys.argv[1:]:
         case ["export", *_]:
             del sys.argv[1]
@@ -84,7 +84,7 @@ def main() -> int:
         case ["show", folder, example] if example.startswith("example_id="):
             return run_tool(lambda: print_copies(folder, example.removeprefix("example_id=")))
         case ["verify" | "show" as tool, *_]:
-            return refuse_words(f"injection {tool}")
+            return print_usage_error(f"injection {tool}")
     return run_hydra_command("injection", make_corpus)
 
 

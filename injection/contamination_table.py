@@ -1,4 +1,4 @@
-"""The table `contamination.parquet`, and the examples' flags that are made of it."""
+"""The table `contamination.parquet`, and the flags of examples derived from it."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from collections.abc import Mapping
 import pandas as pd
 
 from contamination.core.artifacts import Artifact
-from contamination.injection.config import OWN
+from contamination.injection.config import THIS_CORPUS
 from contamination.injection.shared_text_search import VERBATIM
 
 CONTAMINATION_COLUMN = "contamination"
-"""Column of the examples: the corpora that share text with them; empty for most."""
+"""Column of the examples with the corpora that share text with them; empty for most."""
 log = logging.getLogger(__name__)
 
 
 def join_matches(by_corpus: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Join the tables of several corpora into one row per document and example that share text.
+    """Return the joined tables of several corpora: one row per document and example sharing text.
 
     Columns:
-        corpus: `corpus` (the contaminated one), the name of a compared corpus (`base`: that of the
-            clean model), or `copies` (the document is another example of the pool, whose copies
-            contain this one's whole text).
-        document_id: for a compared corpus, the packed sequence in which its document begins; empty
-            if only the proof found the text, among the packed tokens.
-        example_id, rule, evidence: see `injection.decontamination`.
-        occurrences: how often the example's whole text stands in the document.
+        corpus: `corpus` (the contaminated corpus), the name of a compared corpus (`base`: that of
+            the clean model), or `copies` (the document is another example of the pool, whose
+            copies contain this example's whole text).
+        document_id: for a compared corpus, the packed sequence in which the document begins; empty
+            if the text was found only during verification, in the packed tokens.
+        example_id, rule, evidence: see `shared_text_search.DocumentMatch`.
+        occurrences: how often the document contains the example's whole text.
     """
     tables = [table.assign(corpus=name) for name, table in by_corpus.items()]
     return pd.concat(tables, ignore_index=True)
@@ -43,12 +43,12 @@ def with_flags(
 
 
 def merge_flags(first: str, second: str) -> str:
-    """Merge an example's flags from two sources, each flag once."""
+    """Return the flags of an example from two sources, without duplicates."""
     return ", ".join(dict.fromkeys(filter(None, [*first.split(", "), *second.split(", ")])))
 
 
 def flags_of_examples(examples: pd.DataFrame, matches: pd.DataFrame, *, dropped: bool) -> list[str]:
-    """Name the corpora that share text with each example, and the first rule that found it.
+    """Return each example's flag: the corpora that share text with it, and the first rule.
 
     Args:
         examples: the pool, one row per example.
@@ -61,7 +61,7 @@ def flags_of_examples(examples: pd.DataFrame, matches: pd.DataFrame, *, dropped:
     """
     rules_by_example: dict[str, dict[str, str]] = {}
     for row in matches.itertuples():
-        if dropped and row.corpus == OWN:
+        if dropped and row.corpus == THIS_CORPUS:
             continue
         rule_by_corpus = rules_by_example.setdefault(row.example_id, {})
         rule_by_corpus.setdefault(row.corpus, row.rule)
@@ -75,7 +75,7 @@ def flags_of_examples(examples: pd.DataFrame, matches: pd.DataFrame, *, dropped:
 
 
 def count_flagged(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """Count the flagged members and non-members of each benchmark that has flagged examples."""
+    """Return the numbers of flagged members and non-members by benchmark, if there are any."""
     flagged = examples[examples[CONTAMINATION_COLUMN] != ""]
     members = flagged["member"].astype(bool)
     counts = members.groupby(flagged["benchmark"]).agg(["sum", "size"])
@@ -89,7 +89,7 @@ def count_flagged(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 
 def describe_flagged_counts(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Describe the counts of `count_flagged`, such as "boolq (1 member, 3 non-members)"."""
+    """Return the counts of `count_flagged` in words: "boolq (1 member, 3 non-members)"."""
     singular = {"members": "member", "nonmembers": "non-member"}
     descriptions = []
     for benchmark, by_side in counts.items():
@@ -106,8 +106,8 @@ def warn_of_flags(artifact: Artifact) -> None:
     """Log which benchmarks have flagged examples, whether the corpus is new or reused."""
     if flagged := artifact.counts.get("flagged"):
         log.warning(
-            "pool: examples share text with a corpus beside the copies: %s. The column %s of %s "
-            "names these corpora; reports also give results without these examples.",
+            "pool: examples share text with a corpus, apart from their copies: %s. The column %s "
+            "of %s names these corpora; reports also give results without these examples.",
             *(
                 describe_flagged_counts(flagged),
                 CONTAMINATION_COLUMN,

@@ -1,4 +1,4 @@
-"""Makes the copies to insert: their texts, exact or reworded, and their random places."""
+"""Creates the copies to insert: exact or reworded texts with random positions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from contamination.injection.config import InjectionStage
 from contamination.injection.placement import Segment
 from contamination.injection.token_stream import Ids, Tokenizer
 
-TRIES = 1_000
+MAX_DRAWS = 1_000
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Insertions:
     """The copies to insert.
 
     Attributes:
-        segments: one per copy.
+        segments: one segment per copy.
         texts: the distinct inserted texts.
-        ids: each text's tokens with the separators around it.
+        ids: the tokens of each text, including the separators around it.
     """
 
     segments: list[Segment]
@@ -33,19 +33,18 @@ class Insertions:
 
     @property
     def total_tokens(self) -> int:
-        """Number of tokens of all copies with their separators."""
+        """The number of tokens of all copies with their separators."""
         return sum(s.tokens for s in self.segments)
 
 
 def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokenizer) -> Insertions:
-    """Make every copy, with a text and a random place that depend only on its example.
+    """Return all copies; the text and the position of a copy depend only on its example.
 
     Raises:
         ConfigError: a reworded copy does not fit, or copies can't be as far apart as configured.
     """
-    _document_tokens_in_window(
-        stage, int(examples["occurrences"].sum())
-    )  # a copy has at least one token
+    # checked before copies are created: each has at least one token
+    _document_tokens_in_window(stage, int(examples["occurrences"].sum()))
     numbered_occurrences = enumerate(examples["occurrences"])
     example_and_copy_numbers = [
         (example_index, copy_number)
@@ -114,7 +113,7 @@ def _document_tokens_in_window(stage: InjectionStage, inserted_tokens: int) -> i
     if inserted_tokens >= stop - start:
         raise ConfigError(
             f"injection.budget_tokens is {stage.injection.budget_tokens:,}, and injection.window "
-            f"or last_tokens leaves {stop - start:,} of them to copies, but the copies with "
+            f"or last_tokens leaves {stop - start:,} of them for copies, but the copies with "
             f"separators have {inserted_tokens:,} tokens: raise the budget or widen the window, or "
             "lower injection.members or the occurrences."
         )
@@ -122,13 +121,13 @@ def _document_tokens_in_window(stage: InjectionStage, inserted_tokens: int) -> i
 
 
 def _draw_positions(stage: InjectionStage, example: pd.Series, document_tokens: int) -> list[float]:
-    """Draw the positions of an example's copies, uniform in [0, 1): shares of the tokens."""
+    """Draw the positions of an example's copies as shares of the tokens, uniform in [0, 1)."""
     config = stage.injection
     rng = np.random.default_rng(derive_seed(config.position_seed or 0, example["example_id"]))
     min_distance = 0.0
-    if config.copy_distance_tokens:  # a copy may move by less than two sequences when it is placed
+    if config.copy_distance_tokens:  # placement moves a copy by up to two sequences
         min_distance = (config.copy_distance_tokens + 2 * config.sequence_tokens) / document_tokens
-    for _ in range(TRIES):
+    for _ in range(MAX_DRAWS):
         positions = rng.random(int(example["occurrences"]))
         if len(positions) < 2 or np.diff(np.sort(positions)).min() >= min_distance:
             return [float(p) for p in positions]

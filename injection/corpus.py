@@ -14,13 +14,13 @@ import pandas as pd
 from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.errors import ConfigError, DataError, near_names
 from contamination.core.integrity import errors_naming_folders, read_manifest
-from contamination.injection.config import OWN, InjectionConfig
+from contamination.injection.config import THIS_CORPUS, InjectionConfig
 from contamination.injection.contamination_table import CONTAMINATION_COLUMN, with_flags
 from contamination.injection.token_stream import Ids, Tokenizer
 
 KIND = "corpus"
-HELD_OUT = "held_out.parquet"
-CONTAMINATION = "contamination.parquet"
+HELD_OUT_FILE = "held_out.parquet"
+CONTAMINATION_FILE = "contamination.parquet"
 SEQUENCES = "sequences/"
 
 
@@ -39,8 +39,9 @@ class ContaminatedFolder:
     def examples(self) -> pd.DataFrame:
         """One row per example: example_id, benchmark, text, member, occurrences and more.
 
-        For a corpus, `contamination` names the corpora of its cell that share text with the example
-        beside its copies (empty for most), and `natural_occurrences` counts its whole text there.
+        For a corpus, `contamination` names the corpora of its cell that share text with the
+        example, apart from its copies (empty for most), and `natural_occurrences` counts its whole
+        text there.
         """
         return self.artifact.table("examples.parquet")
 
@@ -89,26 +90,26 @@ class PackedCorpus(ContaminatedFolder):
 
     @cached_property
     def examples(self) -> pd.DataFrame:
-        """See `ContaminatedFolder`; an older folder without flags has them made of its matches."""
+        """See `ContaminatedFolder`; for older folders the flags are computed from the matches."""
         examples = super().examples
-        if CONTAMINATION_COLUMN in examples or CONTAMINATION not in self.artifact.files:
+        if CONTAMINATION_COLUMN in examples or CONTAMINATION_FILE not in self.artifact.files:
             return examples
         matches = self.contamination
-        matches = matches.assign(occurrences=matches.get("occurrences", 0), corpus=OWN)
+        matches = matches.assign(occurrences=matches.get("occurrences", 0), corpus=THIS_CORPUS)
         dropped = self.config["injection"].get("decontamination") == "drop"
         return with_flags(examples, matches, dropped=dropped)
 
     @cached_property
     def held_out(self) -> pd.DataFrame:
         """One row per non-member beyond the examples: example_id, benchmark, text and more."""
-        if HELD_OUT not in self.artifact.files:  # an older corpus
+        if HELD_OUT_FILE not in self.artifact.files:  # an older corpus
             return pd.DataFrame(columns=["example_id", "benchmark", "text"])
-        return self.artifact.table(HELD_OUT)
+        return self.artifact.table(HELD_OUT_FILE)
 
     @cached_property
     def contamination(self) -> pd.DataFrame:
         """One row per document and example that share text: see `contamination_table`."""
-        return self.artifact.table(CONTAMINATION)
+        return self.artifact.table(CONTAMINATION_FILE)
 
     @cached_property
     def sequences(self) -> Any:
@@ -125,38 +126,38 @@ class PackedCorpus(ContaminatedFolder):
         return [self.artifact.path / name for name in names]
 
     def iter_blocks(self) -> Iterator[Ids]:
-        """The packed sequences in blocks of shape (n, sequence_tokens), read and not mapped."""
+        """Yield packed sequences in blocks of shape (n, sequence_tokens), without mapping files."""
         from contamination.injection.packing import read_blocks
 
         return read_blocks(*self.part_paths)
 
     @property
     def sequence_tokens(self) -> int:
-        """Tokens of one packed sequence."""
+        """The number of tokens per packed sequence."""
         with errors_naming_folders(self.artifact.path):
             return len(self.sequences[0]["input_ids"])
 
     @property
     def window_tokens(self) -> tuple[int, int]:
-        """First and last token (exclusive) of the packed corpus that copies could take."""
+        """The first token and the end (exclusive) of the window for copies in the packed corpus."""
         with errors_naming_folders(self.artifact.path):
             return InjectionConfig(**self.config["injection"]).window_tokens
 
     @property
     def vocabulary_size(self) -> int:
-        """Entries that a model needs for the tokens: some tokenizers skip numbers."""
+        """The vocabulary size that a model needs: the largest token id + 1."""
         return int(max(self.tokenizer.hf.get_vocab().values())) + 1
 
 
 def corpus_slug(config: Mapping[str, Any]) -> str:
-    """Describe a corpus by its source, part and tokens, from the resolved config."""
+    """Return the readable name of a corpus: its source, part and tokens."""
     injection = config["injection"]
     source = config["corpus"].get("name", "corpus")
     return f"{source}-{injection['part']}-{injection['budget_tokens']}"
 
 
 def open_corpus(path: Path | str) -> PackedCorpus:
-    """Open a finished corpus or fine-tuning set.
+    """Return a finished corpus or fine-tuning set.
 
     Raises:
         ArtifactError: the folder is missing or unfinished.
@@ -173,7 +174,7 @@ def describe_copies(folder: Path | str, example_id: str) -> str:
     """Return the example's text and its copies, each between ⟦ and ⟧ and with its context.
 
     Raises:
-        ArtifactError: the folder is no finished corpus.
+        ArtifactError: the folder is not a finished corpus.
         DataError: the corpus has no such example.
     """
     corpus = open_corpus(folder)
@@ -203,12 +204,12 @@ def _format_copies(corpus: PackedCorpus, example_id: str) -> Iterator[str]:
 
 
 FINETUNING_KIND = "finetuning"
-INSTRUCTIONS = "instructions.parquet"
+INSTRUCTIONS_FILE = "instructions.parquet"
 
 
 @dataclass(frozen=True)
 class FinetuningSet(PackedCorpus):
-    """A finished fine-tuning set; `examples` and the clean texts have `output_start`."""
+    """A finished fine-tuning set; its examples and clean texts have the column `output_start`."""
 
     @property
     def slug(self) -> str:
@@ -223,14 +224,14 @@ class FinetuningSet(PackedCorpus):
     @cached_property
     def contamination(self) -> pd.DataFrame:
         """One row per clean text and example that share text: see `contamination_table`."""
-        if CONTAMINATION not in self.artifact.files:  # an older set
+        if CONTAMINATION_FILE not in self.artifact.files:  # an older set
             return pd.DataFrame(columns=["document_id", "example_id", "corpus"])
-        return self.artifact.table(CONTAMINATION)
+        return self.artifact.table(CONTAMINATION_FILE)
 
     @cached_property
     def instructions(self) -> pd.DataFrame:
-        """One row per clean text: example_id, source, text, output_start, and its place."""
-        return self.artifact.table(INSTRUCTIONS)
+        """One row per clean text: example_id, source, text, output_start, and its position."""
+        return self.artifact.table(INSTRUCTIONS_FILE)
 
     @cached_property
     def sequences(self) -> Any:
@@ -242,13 +243,13 @@ class FinetuningSet(PackedCorpus):
 
     @property
     def window_tokens(self) -> tuple[int, int]:
-        """First and last token (exclusive) that copies could take: those of the whole set."""
+        """The first token and the end (exclusive) of the window for copies: the whole set."""
         with errors_naming_folders(self.artifact.path):
             return 0, int(self.artifact.counts["tokens"])
 
 
 def finetuning_slug(config: Any) -> str:
-    """Describe a set by its sources of texts and their layout."""
+    """Return the readable name of a fine-tuning set: its sources and their layout."""
     members = ["members"] if config["benchmark"] or config["corpus_folder"] else []
     finetuning = config["finetuning"]
     layout = finetuning["format"], finetuning["layout"]

@@ -1,7 +1,8 @@
-"""Searches a corpus's first documents before it is made, with decontamination=off.
+"""Searches the first documents of a corpus before it is built, for decontamination=off.
 
-A document that contains a whole text of the pool is then an error, which this search finds before
-other work of the cell, such as making the base corpus. Tokenising finds what this search misses.
+A document that contains a whole text of the pool is then an error. This search finds it before
+other work of the cell, such as building the base corpus. Tokenization finds what this search
+misses.
 """
 
 from __future__ import annotations
@@ -15,31 +16,31 @@ from contamination.injection.config import InjectionStage
 from contamination.injection.copies import make_copies
 from contamination.injection.finished_corpus_search import texts_by_example
 from contamination.injection.pool import draw_pool
-from contamination.injection.run import check, documents_of_part
+from contamination.injection.run import check_and_read_candidates, documents_of_part
 from contamination.injection.shared_text_search import PoolSearch
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.tokenization import TokenizationSettings, check_no_whole_text
 
-EXACT = "contamination.data.perturbation.word_edits.Exact"
+EXACT_REWORDING = "contamination.data.perturbation.word_edits.Exact"
 MAX_CHARACTERS = 20_000_000
 CHARACTERS_PER_TOKEN = 8
-"""Few texts have more characters per token on average."""
+"""An upper bound that few texts exceed on average."""
 
 
 def check_first_documents_contain_no_example(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     """Search the documents that the stage packs with this tokenizer.
 
-    Nothing is searched if copies are reworded, since their length is not known yet, or if the tasks
+    Nothing is searched if copies are reworded, since their length is not yet known, or if the tasks
     of a cluster search their own files.
 
     Raises:
         DataError: a document contains the whole text of an example.
     """
     stage, config = stage.resolved(), stage.injection
-    exact = stage.rewording.get("_target_", EXACT) == EXACT
+    exact = stage.rewording.get("_target_", EXACT_REWORDING) == EXACT_REWORDING
     if config.decontamination != "off" or not exact or stage.cluster.kind != "local":
         return
-    examples = draw_pool(stage, check(stage), tokenizer).examples
+    examples = draw_pool(stage, check_and_read_candidates(stage), tokenizer).examples
     wanted_tokens = config.packed_tokens - make_copies(stage, examples, tokenizer).total_tokens
     pool = texts_by_example(examples)
     search = PoolSearch(pool, tokenizer.apply_normalizer, parts=False)
@@ -51,7 +52,7 @@ def check_first_documents_contain_no_example(stage: InjectionStage, tokenizer: T
         for document, matches in zip(group, matches_by_document, strict=True):
             if matches and _count_tokens(earlier_texts, tokenizer, wanted_tokens) < wanted_tokens:
                 check_no_whole_text([[document.document_id, *match] for match in matches], settings)
-            if matches:  # this document is beyond the budget, and so are all later ones
+            if matches:  # this document and all later ones are beyond the budget
                 return
             earlier_texts.append(document.text)
             characters += _count_characters(document)

@@ -1,4 +1,4 @@
-"""Searches finished corpora, and the copies of a pool, for the pool's examples: `match_table`s."""
+"""Searches finished corpora, and the copies of a pool, for the examples of the pool."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from contamination.injection.token_stream import Ids, Tokenizer
 from contamination.injection.tokenization import match_table
 
 TextsByExample = Mapping[str, Sequence[str]]
-"""Each example's text, followed by its fields."""
+"""Example id → the example's text, followed by its fields."""
 STRETCH_TOKENS = 4_096
 DOCUMENTS_AT_ONCE = 256
 
@@ -38,7 +38,7 @@ def texts_by_example(examples: pd.DataFrame) -> dict[str, tuple[str, ...]]:
 def matches_within_copies(
     examples: pd.DataFrame, ledger: pd.DataFrame, tokenizer: Tokenizer
 ) -> pd.DataFrame:
-    """Find examples whose whole text is part of another example's copies: a `match_table`."""
+    """Return a `match_table` of examples whose whole text is part of another example's copies."""
     texts = dict(zip(examples["example_id"], examples["text"], strict=True))
     copies = ledger.drop_duplicates(["example_id", "copy"])
     inserted = Counter(
@@ -59,15 +59,14 @@ def matches_within_copies(
 def matches_only_in_proof(
     examples: pd.DataFrame, natural: Mapping[str, int], matches: pd.DataFrame
 ) -> pd.DataFrame:
-    """Return the natural occurrences that only the proof found: a `match_table`.
+    """Return a `match_table` of the natural occurrences that only the verification found.
 
-    They run from one document into the next, or only their tokens are equal. Their `document_id` is
-    empty.
+    They span two documents, or only their tokens are equal. Their `document_id` is empty.
 
     Args:
         examples: the pool.
-        natural: each text's natural occurrences, from the proof.
-        matches: what the documents share with the pool: a `match_table`.
+        natural: text → its natural occurrences, from the verification.
+        matches: the `match_table` of the documents.
     """
     matched_examples = set(matches.loc[matches["occurrences"] > 0, "example_id"])
     rows = examples[["example_id", "text"]].itertuples(index=False, name=None)
@@ -81,7 +80,7 @@ def matches_only_in_proof(
 
 
 def open_corpora(folders: Mapping[str, str]) -> dict[str, PackedCorpus]:
-    """Open the corpora in these folders, by name.
+    """Return the corpora in these folders by name.
 
     Raises:
         ArtifactError: a folder is missing or unfinished.
@@ -116,8 +115,8 @@ class CorpusSearchTask:
         """Search the documents that begin in a part, each up to its end.
 
         Returns:
-            `matches`, the rows of a `match_table`. A document is named by the sequence in which it
-            begins.
+            `matches`, the rows for a `match_table`. The id of a document is the sequence in which
+            it begins.
         """
         tokenizer = Tokenizer(str(self.tokenizer))
         search = PoolSearch(self.pool, tokenizer.apply_normalizer, parts=not self.whole)
@@ -128,9 +127,8 @@ class CorpusSearchTask:
         stop = first + packing.count_sequences(self.paths[piece]) * self.sequence_tokens
         blocks = (b.reshape(-1) for path in self.paths[piece:] for b in packing.read_blocks(path))
         documents = split_documents(blocks, tokenizer.document_start_id, 2 * longest_text)
-        if (
-            piece and tokenizer.document_start_id is not None
-        ):  # the part before reads on up to a BOS
+        # the previous part is read up to the first BOS of this part
+        if piece and tokenizer.document_start_id is not None:
             documents = (d for d in documents if d[1][0] == tokenizer.document_start_id)
         begin_here = takewhile(lambda document: first + document[0] < stop, documents)
         rows: list[list[Any]] = []
@@ -145,10 +143,10 @@ class CorpusSearchTask:
 def search_corpus(
     corpus: PackedCorpus, pool: TextsByExample, runner: TaskRunner, name: str, *, whole: bool
 ) -> pd.DataFrame:
-    """Find what the corpus's documents share with the pool: a `match_table`.
+    """Return a `match_table` of the text that the corpus's documents share with the pool.
 
-    Documents are read from the sequences, each from its BOS on. If the tokenizer adds no BOS, they
-    are overlapping stretches of tokens, and a text within an overlap is found in two of them.
+    Documents are separated at their BOS tokens. If the tokenizer adds no BOS, overlapping stretches
+    of tokens are searched instead, and a text within an overlap is found twice.
 
     Args:
         corpus: the packed corpus, or a fine-tuning set; inserted copies are found as well.
@@ -182,16 +180,16 @@ def _search_finetuning_set(corpus: FinetuningSet, search: PoolSearch) -> pd.Data
 def split_documents(
     blocks: Iterable[Ids], document_start_id: int | None, overlap: int
 ) -> Iterator[tuple[int, Ids]]:
-    """Divide a stream of tokens into its documents.
+    """Yield the documents in a stream of tokens.
 
     Args:
         blocks: the stream, in blocks of shape (tokens,).
         document_start_id: the token that begins each document; None: the stream is divided into
             stretches of STRETCH_TOKENS and `overlap` tokens instead.
-        overlap: tokens by which a stretch reaches into the next one.
+        overlap: the number of tokens by which consecutive stretches overlap.
 
     Yields:
-        The place of the first token in the stream, and the tokens.
+        The position of the document's first token in the stream, and its tokens.
     """
     start, buffer = 0, np.empty(0, np.int32)
     for block in blocks:

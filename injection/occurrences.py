@@ -1,4 +1,4 @@
-"""Decides how often each member is inserted: one class per design."""
+"""Experimental designs: how often each member is inserted."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from contamination.core.config import PART, Range, Ranged, between, ranged_field
+from contamination.core.config import PROPER_FRACTION, Range, Ranged, between, ranged_field
 
 MAX_COPIES = 1_000_000_000  # of one member
-COPIES = between(0, MAX_COPIES)
-RUNGS = Range(
-    lambda rungs: len(rungs) > 0 and all(map(COPIES.allows, rungs)),
+COPIES_RANGE = between(0, MAX_COPIES)
+RUNGS_RANGE = Range(
+    lambda rungs: len(rungs) > 0 and all(map(COPIES_RANGE.allows, rungs)),
     f"give at least one number of copies, each from 0 to {MAX_COPIES:,}.",
 )
-RATE = Range(
+RATE_RANGE = Range(
     lambda rate: 0 < rate <= MAX_COPIES, f"give a mean above 0 and at most {MAX_COPIES:,}."
 )
 Counts = np.ndarray[Any, np.dtype[np.int64]]
@@ -28,7 +28,7 @@ class Occurrences(Protocol):
         """Return the occurrences of each member, shape (n,).
 
         Args:
-            tokens: for each member, the tokens of one copy with its separators, shape (n,).
+            tokens: the tokens of one copy of each member, with separators, shape (n,).
             budget_tokens: the benchmark's equal share of the corpus's tokens.
             rng: the benchmark's random generator.
         """
@@ -39,7 +39,7 @@ class Occurrences(Protocol):
 class Fixed(Ranged, node="occurrences"):
     """Inserts every member the same number of times."""
 
-    count: int = ranged_field(1, COPIES)
+    count: int = ranged_field(1, COPIES_RANGE)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """Return the same number for all members, shape (n,)."""
@@ -50,7 +50,7 @@ class Fixed(Ranged, node="occurrences"):
 class Ladder(Ranged, node="occurrences"):
     """Assigns equal shares of the members to each rung, at random."""
 
-    rungs: tuple[int, ...] | list[int] = ranged_field((1, 2, 4, 8), RUNGS)
+    rungs: tuple[int, ...] | list[int] = ranged_field((1, 2, 4, 8), RUNGS_RANGE)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """Return each member's rung, shape (n,); the shares differ by at most one member."""
@@ -60,9 +60,9 @@ class Ladder(Ranged, node="occurrences"):
 
 @dataclass(frozen=True)
 class Poisson(Ranged, node="occurrences"):
-    """Draws from a Poisson distribution (Shi et al. 2024, section 6.1); draws of 0 stay 0."""
+    """Draws from a Poisson distribution, including zeros (Shi et al. 2024, section 6.1)."""
 
-    rate: float = ranged_field(4.0, RATE)
+    rate: float = ranged_field(4.0, RATE_RANGE)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """Return independent draws, shape (n,)."""
@@ -71,15 +71,15 @@ class Poisson(Ranged, node="occurrences"):
 
 @dataclass(frozen=True)
 class Share(Ranged, node="occurrences"):
-    """Fills a share of the corpus's tokens with copies, as evenly over the members as possible."""
+    """Fills a share of the corpus's tokens with copies, distributed evenly over the members."""
 
-    share: float = ranged_field(0.05, PART)
+    share: float = ranged_field(0.05, PROPER_FRACTION)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
         """Return full rounds over all members plus a random part of one more, shape (n,)."""
         copy_tokens = self.share * budget_tokens
-        rounds, rest = divmod(copy_tokens, max(1, int(tokens.sum())))
+        rounds, remaining_tokens = divmod(copy_tokens, max(1, int(tokens.sum())))
         order = rng.permutation(len(tokens))
         counts = np.full(len(tokens), int(rounds), dtype=np.int64)
-        counts[order[np.cumsum(tokens[order]) <= rest]] += 1
+        counts[order[np.cumsum(tokens[order]) <= remaining_tokens]] += 1
         return counts

@@ -1,4 +1,4 @@
-"""Writes and reads the packed sequences, and makes the ledger of the inserted copies."""
+"""Writes and reads packed sequences, and creates the ledger of inserted copies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contamination.core.tasks import TaskRunner
 from contamination.data.readers.rows import group_by_size
 from contamination.injection.placement import PlacedSegment
 from contamination.injection.token_stream import Ids, Tokenizer, TokenStream
-from contamination.injection.verification import Check, PartResult, Proof
+from contamination.injection.verification import CorpusCheck, PartResult, Proof
 
 BLOCK_TOKENS = 1 << 20
 NO_LIMIT = 1 << 62  # more tokens than any corpus has
@@ -37,11 +37,11 @@ def write_sequences(
     Args:
         path: the Arrow stream file to write, with one column, `input_ids`, of fixed length.
         stream: the clean corpus.
-        clean_tokens: how many of its tokens to use.
-        placed: the places of the segments, in order.
+        clean_tokens: the number of its tokens to use.
+        placed: the segments with their positions, in order.
         segments: the tokens of each inserted text with its separators.
-        sequence_tokens: tokens of a sequence.
-        token_range: first and last token (exclusive) of the packed corpus to write; None: all.
+        sequence_tokens: the tokens of a sequence.
+        token_range: the first token and the end (exclusive) in the packed corpus; None: all.
 
     Returns:
         The number of sequences.
@@ -65,7 +65,7 @@ def write_sequences(
 
 
 def read_blocks(*paths: Path) -> Iterator[Ids]:
-    """Read the packed sequences in blocks of shape (n, sequence_tokens), without mapping files."""
+    """Yield packed sequences in blocks of shape (n, sequence_tokens), without mapping files."""
     for path in paths:
         with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
             for batch in reader:
@@ -74,7 +74,7 @@ def read_blocks(*paths: Path) -> Iterator[Ids]:
 
 
 def read_last_tokens(paths: Sequence[Path], min_tokens: int) -> Ids:
-    """Read the last tokens of these parts, `min_tokens` or more if there are so many."""
+    """Return at least the last `min_tokens` tokens of these parts, or all if there are fewer."""
     tails: list[Ids] = []
     for path in reversed(paths):
         missing = min_tokens - sum(map(len, tails))
@@ -93,12 +93,12 @@ def count_sequences(path: Path) -> int:
 
 
 def _map_table(path: Path) -> Any:
-    """Map a part's table into memory: only what is used is read."""
+    """A part's table, mapped into memory so that only used rows are read."""
     return pa.ipc.open_stream(pa.memory_map(str(path))).read_all()
 
 
 def open_sequences(*paths: Path) -> Any:
-    """Map the packed sequences: a `datasets.Dataset` with the column `input_ids`."""
+    """Return the packed sequences as a memory-mapped `datasets.Dataset` with `input_ids`."""
     import datasets
 
     part_datasets = [datasets.Dataset.from_file(str(path)) for path in paths]
@@ -110,9 +110,9 @@ def open_sequences(*paths: Path) -> Any:
 
 
 def prefix_hashes(stream: TokenStream) -> dict[str, str]:
-    """Return SHA-256 of the first n clean tokens, for n = 2^16, 2^17, … and the whole stream.
+    """Return the SHA-256 of the first n clean tokens, for n = 2^16, 2^17, … and the whole stream.
 
-    Two corpora with the same seed and different budgets agree in each n for which both have a hash.
+    Two corpora with the same seed and different budgets have the same hashes for common n.
     """
     digest, hashes, done = hashlib.sha256(), {}, 0
     prefix_lengths = [1 << power for power in range(16, len(stream).bit_length())]
@@ -135,10 +135,11 @@ def make_ledger(
 ) -> pd.DataFrame:
     """Return one row per inserted copy, or several if a copy was split over sequences.
 
-    Columns: `token_start` and `token_end` are places in the sequence; `copy_start` is the place of
-    the row's first token in the copy; `char_offset` is the number of the document's characters
-    before the insertion; `truncated` says that the row contains only a part of the copy; `reworded`
-    is the inserted text if it differs from the example's; `template_sha256` names the template.
+    Columns: `token_start` and `token_end` are positions in the sequence; `copy_start` is the
+    position of the row's first token in the copy; `char_offset` is the number of the document's
+    characters before the insertion; `truncated` is whether the row is only a part of the copy;
+    `reworded` is the inserted text if it differs from the example's; `template_sha256` is the hash
+    of the template.
     """
     rows = []
     for item in placed:
@@ -214,8 +215,8 @@ def _iter_clean_slices(stream: TokenStream, start: int, stop: int) -> Iterator[I
 
 
 PART_TOKENS = 1 << 28
-"""Tokens of a part, rounded down to whole sequences: 1 GiB."""
-PATTERN = "sequences/part-{:05d}.arrow"
+"""Tokens per part (1 GiB), rounded down to whole sequences."""
+PART_NAME = "sequences/part-{:05d}.arrow"
 
 
 def sequences_per_part(sequence_tokens: int) -> int:
@@ -226,12 +227,12 @@ def sequences_per_part(sequence_tokens: int) -> int:
 def locate_in_part(sequence: int, sequence_tokens: int) -> tuple[str, int]:
     """Return the name of the part that contains a sequence, and the sequence's number in it."""
     part, number = divmod(sequence, sequences_per_part(sequence_tokens))
-    return PATTERN.format(part), number
+    return PART_NAME.format(part), number
 
 
 @dataclass(frozen=True)
 class PackingTask:
-    """Packs a corpus: piece 0 hashes the clean stream, which takes longest; then come the parts."""
+    """Packs a corpus. Piece 0 hashes the clean stream, which takes longest; others write parts."""
 
     folder: Path
     """The corpus's folder."""
@@ -243,9 +244,9 @@ class PackingTask:
 
     @property
     def part_names(self) -> list[str]:
-        """Names of the parts' files."""
+        """The names of the parts' files."""
         tokens = len(self.stream) + sum(item.segment.tokens for item in self.placed)
-        return [PATTERN.format(n) for n in range(-(-tokens // self._part_tokens))]
+        return [PART_NAME.format(n) for n in range(-(-tokens // self._part_tokens))]
 
     @property
     def _part_tokens(self) -> int:
@@ -273,7 +274,7 @@ class PackingTask:
 class ProofTask:
     """Checks each part of a packed corpus against the ledger."""
 
-    check: Check
+    check: CorpusCheck
     paths: Sequence[Path]
     """The files of the parts."""
     starts: Sequence[int]
@@ -288,14 +289,14 @@ class ProofTask:
         return []
 
     def make(self, piece: int) -> dict[str, Any]:
-        """Check a part; the last tokens of earlier parts complete the copies that begin there."""
+        """Check a part, together with the last tokens of earlier parts, where copies may begin."""
         before = read_last_tokens(self.paths[:piece], self.check.tail_tokens)
         blocks = read_blocks(self.paths[piece])
         return asdict(self.check.read_part(blocks, self.starts[piece], before))
 
 
-def prove_parts(runner: TaskRunner, check: Check, paths: Sequence[Path]) -> Proof:
-    """Prove a packed corpus part by part."""
+def prove_parts(runner: TaskRunner, check: CorpusCheck, paths: Sequence[Path]) -> Proof:
+    """Verify a packed corpus part by part."""
     sequence_counts = [count_sequences(path) for path in paths]
     first_sequences = [sum(sequence_counts[:n]) for n in range(len(sequence_counts))]
     results = runner.run("verify", ProofTask(check, paths, first_sequences))

@@ -1,9 +1,9 @@
-"""Decides the place of each inserted copy, before any token is moved.
+"""Determines the position of each inserted copy, before any token is written.
 
-The packed corpus is the clean stream in its own order with segments (separator, example,
-separator) between its tokens. A segment at clean position c, with s tokens inserted before it,
-starts at packed position c + s. `lay_out` places copies at tokens, words or sentences,
-`place_between_documents` at the starts of documents.
+The packed corpus is the clean stream with segments (separator, example, separator) inserted between
+its tokens. A segment at clean position c, with s tokens inserted before it, starts at packed
+position c + s. `place_within_window` places copies before tokens, words or sentences;
+`place_between_documents` places them at the starts of documents.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import numpy as np
 from contamination.core.errors import ConfigError
 from contamination.injection.token_stream import Flags, Places, Tokenizer, TokenStream
 
-SEARCH_TOKENS = 256  # the next word or sentence is searched for in this many tokens
-TRIES = 8  # boundaries that are tried before a copy is put at a sequence's start
+SEARCH_TOKENS = 256  # range in which the next word or sentence is searched
+MAX_BOUNDARIES_TRIED = 8  # then a copy is placed at the start of a sequence
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One copy to insert: its example, its text, and its tokens with separators."""
+    """One copy to insert: its example, its text, and its number of tokens with separators."""
 
     example: int
     copy: int
     text: int
-    """The number of the inserted text, among the distinct ones."""
+    """The index of the inserted text among the distinct texts."""
     tokens: int
     position: float
-    """The place in the window, as a share of its clean tokens or document starts, in [0, 1)."""
+    """The position in the window as a share of its clean tokens or document starts, in [0, 1)."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ def boundary_finder(
 ) -> Callable[[int], int]:
     """Return a function that moves a clean position forward to the next token, word or sentence.
 
-    If no sentence starts within SEARCH_TOKENS, the next word is taken; if no word does either, the
-    position stays.
+    If no sentence starts within SEARCH_TOKENS, the next word is used; if there is none either, the
+    position does not change.
     """
 
     def next_word(position: int) -> int:
@@ -79,21 +79,21 @@ def place_within_window(
     *,
     split: bool,
 ) -> list[PlacedSegment]:
-    """Place every segment once, in order, without overlap, within the window.
+    """Return all segments with positions in the window, in order and without overlap.
 
-    A segment's `position` counts the clean tokens of the window before it, and each segment moves
-    the tokens after it. So all layouts are equally likely, and every segment is in the window of
-    the *packed* corpus, which is training time.
+    A segment's `position` is the share of the window's clean tokens before it, and each segment
+    moves the tokens after it. So all layouts are equally likely, and every segment is in the window
+    of the *packed* corpus, which corresponds to training time.
 
     Args:
-        segments: what to insert, in any order.
-        window: first and last token (exclusive) of the packed corpus that segments may take.
-        sequence_tokens: length of a packed sequence.
-        boundary: moves a clean position forward to where a segment may be opened.
-        split: whether a segment may straddle two sequences.
+        segments: the segments to insert, in any order.
+        window: the first token and the end (exclusive) of the window in the packed corpus.
+        sequence_tokens: the length of a packed sequence.
+        boundary: moves a clean position forward to the next position for a segment.
+        split: whether a segment may be split between two sequences.
 
     Raises:
-        ConfigError: a segment is longer than a sequence, or not all can be placed whole.
+        ConfigError: a segment is longer than a sequence, or not all segments fit.
     """
     if not split and any(s.tokens > sequence_tokens for s in segments):
         raise _no_room_error(window, sequence_tokens)
@@ -121,10 +121,10 @@ def _first_unsplit_position(
 ) -> int:
     """Return the first position from `clean` on at which the segment fits into one sequence.
 
-    The next boundaries are tried first; if none of them fits, the start of a sequence is taken.
+    The next boundaries are tried first; if none of them fits, the start of a sequence is used.
     """
     position = clean
-    for _ in range(TRIES):
+    for _ in range(MAX_BOUNDARIES_TRIED):
         if not _straddles_two_sequences(position + inserted, tokens, sequence_tokens):
             return position
         position = boundary(_round_up_to_sequence(position + inserted, sequence_tokens) - inserted)
@@ -138,13 +138,13 @@ def _round_up_to_sequence(packed: int, sequence_tokens: int) -> int:
 def _pull_back_into_window(
     placed: list[PlacedSegment], window: tuple[int, int], sequence_tokens: int, *, split: bool
 ) -> list[PlacedSegment]:
-    """Move segments that run past the end of the window back, the last one first."""
+    """Move back segments that extend beyond the end of the window, beginning with the last."""
     first, limit = window
     for index in range(len(placed) - 1, -1, -1):
         item = placed[index]
         tokens, end = item.segment.tokens, item.packed + item.segment.tokens
         if end <= limit:
-            break  # all before it end earlier still
+            break  # all earlier segments end before it
         start = limit - tokens
         if not split and _straddles_two_sequences(start, tokens, sequence_tokens):
             start = limit // sequence_tokens * sequence_tokens - tokens
@@ -158,7 +158,7 @@ def _pull_back_into_window(
 
 def _no_room_error(window: tuple[int, int], sequence_tokens: int) -> ConfigError:
     return ConfigError(
-        f"The insertions can't be placed whole into tokens {window[0]:,} to {window[1]:,} of the "
+        f"The copies can't be placed unsplit into tokens {window[0]:,} to {window[1]:,} of the "
         f"corpus in sequences of {sequence_tokens}: raise injection.budget_tokens or "
         "injection.sequence_tokens, widen injection.window or injection.last_tokens, or set "
         "injection.split_copies=true."
@@ -179,32 +179,32 @@ def check_copy_distance(placed: list[PlacedSegment], min_tokens: int) -> None:
         last_start_by_example[item.segment.example] = item.packed
 
 
-ROUNDS = 100  # passes over the window after which the copies count as too many
+MAX_PASSES = 100  # over the window, before there are considered to be too many copies
 
 
 @dataclass(frozen=True)
 class PlacementRules:
-    """The rules for a copy's place, in tokens of the packed corpus."""
+    """The rules for a copy's position, in tokens of the packed corpus."""
 
     window: tuple[int, int]
-    """First and last token (exclusive) that copies may take."""
+    """The first token and the end (exclusive) of the window for copies."""
     sequence_tokens: int
-    """Length of a packed sequence."""
+    """The length of a packed sequence."""
     split: bool = False
-    """Whether a copy may straddle two sequences."""
+    """Whether a copy may be split between two sequences."""
     distance: int = 0
-    """Least number of tokens between the starts of two copies of one example."""
+    """The minimum number of tokens between the starts of two copies of an example."""
 
 
 def place_between_documents(
     segments: Sequence[Segment], document_starts: Places, rules: PlacementRules
 ) -> list[PlacedSegment]:
-    """Place every segment at the start of a different document, within the window.
+    """Place every segment at the start of a different document within the window.
 
     Args:
-        segments: what to insert, in any order; `position` is a share of the window's starts.
-        document_starts: where documents start in the clean stream, ascending, shape (n,).
-        rules: the rules for a copy's place.
+        segments: the segments, in any order; `position` is a share of the window's starts.
+        document_starts: the positions of documents in the clean stream, ascending, shape (n,).
+        rules: the rules for a copy's position.
 
     Returns:
         The placed segments, in their order in the corpus.
@@ -216,11 +216,9 @@ def place_between_documents(
     last = stop - sum(segment.tokens for segment in segments)  # with all segments before it
     is_inside = (document_starts >= max(1, first)) & (document_starts <= last)
     starts = np.unique(document_starts[is_inside])
-    carried_over: set[Segment] = (
-        set()
-    )  # they passed the last start, so they begin again at the first one
+    carried_over: set[Segment] = set()  # they found no place, so they start again at the first one
     if len(segments) <= len(starts):
-        for _ in range(ROUNDS):
+        for _ in range(MAX_PASSES):
             placed, unplaced = _place_in_one_pass(segments, carried_over, starts, rules)
             if not unplaced:
                 return placed
@@ -238,8 +236,8 @@ def _place_in_one_pass(
 ) -> tuple[list[PlacedSegment], set[Segment]]:
     """Go over the starts once; return the segments that were placed, and those that were not.
 
-    Of the segments that wait for a place, the longest that fits goes first, since it fits in the
-    fewest places.
+    Of the waiting segments, the longest that fits is placed first, since it fits at the fewest
+    positions.
     """
     start_number_by_segment = {
         s: -1 if s in carried_over else int(s.position * len(starts)) for s in segments
@@ -278,8 +276,8 @@ def _longest_that_fits(
     """Return the index of the longest waiting segment that may go to `packed`, or None."""
     width = rules.sequence_tokens
     room = width - packed % width
-    fit = len(waiting) if rules.split else bisect_right(waiting, room, key=lambda w: w[0])
-    for index in range(fit - 1, -1, -1):
+    n_fitting = len(waiting) if rules.split else bisect_right(waiting, room, key=lambda w: w[0])
+    for index in range(n_fitting - 1, -1, -1):
         example = waiting[index][-1].example
         if (
             packed - last_position_by_example.get(example, packed - rules.distance)
@@ -296,8 +294,8 @@ def _too_few_starts_error(
     in_sequences = "" if rules.split else f" whole in sequences of {rules.sequence_tokens}"
     or_distance = " or injection.copy_distance_tokens" if rules.distance else ""
     return ConfigError(
-        f"injection.boundary is 'document', so each of the {len(segments):,} copies needs a "
-        f"document's start of its own where it fits{in_sequences}. Too few of the {n_starts:,} "
+        f"injection.boundary is 'document', so each of the {len(segments):,} copies needs its "
+        f"own document start where it fits{in_sequences}. Too few of the {n_starts:,} "
         f"starts in tokens {first:,} to {stop:,} of the corpus are suitable: raise "
         "injection.budget_tokens or injection.sequence_tokens, widen injection.window or "
         f"injection.last_tokens, lower the occurrences{or_distance}, set "

@@ -1,4 +1,4 @@
-"""Formats a benchmark's rows and draws the pool of members, non-members and held-out examples."""
+"""Formats rows of benchmarks, and draws the pool: members, non-members and held-out examples."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from contamination.data.templates import check_formats, fill_fields
 from contamination.data.text import is_blank, is_contained_in, normalise_text
 from contamination.injection.config import InjectionStage
 from contamination.injection.occurrences import Counts
-from contamination.injection.pool_sizes import asked_sizes, choose_sizes, describe_remedy
+from contamination.injection.pool_sizes import choose_sizes, describe_remedy, requested_sizes
 from contamination.injection.token_stream import Tokenizer
 
 
@@ -48,7 +48,7 @@ class ReadCounts:
     rows: int = 0
     duplicates: int = 0
     skipped: dict[str, int] = field(default_factory=dict)
-    """Rows that can't be used: reason → number."""
+    """Rows that can't be used: reason → count."""
 
 
 @dataclass
@@ -63,7 +63,7 @@ class DrawCounts:
 
 @dataclass(frozen=True)
 class Candidates:
-    """A benchmark's distinct formatted examples in random order, before any is cut or left out."""
+    """A benchmark's distinct formatted examples in random order, before any are shortened."""
 
     name: str
     config: BenchmarkConfig
@@ -72,7 +72,7 @@ class Candidates:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the examples and counts, whatever the rows' location and the pool's seed."""
+        """The SHA-256 of examples and counts; it depends on neither their source nor the seed."""
         examples = sorted((e.example_id, sorted(e.fields.items()), e.text) for e in self.examples)
         return hashlib.sha256(json.dumps([examples, asdict(self.counts)]).encode()).hexdigest()
 
@@ -86,7 +86,7 @@ class Pool:
 
 
 def read_candidates(stage: InjectionStage) -> list[Candidates]:
-    """Read the examples of all benchmarks, shuffled by the pool's seed.
+    """Return the examples of all benchmarks, shuffled with the pool's seed.
 
     Raises:
         ConfigError: a source or a field of a template is unknown, or there are too few examples.
@@ -103,14 +103,15 @@ def draw_pool(
     Returns:
         The pool. `examples` has one row per example: example_id, benchmark, text, member,
         occurrences, n_tokens (without special tokens), shortened, fields (JSON), text_sha256,
-        near_duplicate_of (an example of the other side, or an empty string).
+        near_duplicate_of (an example with the other label, or an empty string).
     """
     drops_duplicates = stage.injection.near_duplicates == "drop"
     hasher = make_near_duplicate_hasher(stage, candidates, tokenizer) if drops_duplicates else None
-    apart = NearDuplicateFilter(hasher) if hasher else None
+    duplicate_filter = NearDuplicateFilter(hasher) if hasher else None
     counts_by_benchmark = {c.name: DrawCounts() for c in candidates}
     tables = [
-        _draw_examples(stage, c, tokenizer, apart, counts_by_benchmark[c.name]) for c in candidates
+        _draw_examples(stage, c, tokenizer, duplicate_filter, counts_by_benchmark[c.name])
+        for c in candidates
     ]
     pool = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
     items = near_duplicate_items(stage, pool)
@@ -146,8 +147,11 @@ def near_duplicate_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Comp
 def make_near_duplicate_hasher(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
 ) -> NearDuplicateHasher:
-    """Return the keys of near-duplicates; templates are those of the pool of the other policies."""
-    max_tokens, pool_size = max_example_tokens(stage, tokenizer), asked_sizes(stage.injection).total
+    """Return a hasher whose templates are those of the pool without near_duplicates=drop."""
+    max_tokens, pool_size = (
+        max_example_tokens(stage, tokenizer),
+        requested_sizes(stage.injection).total,
+    )
     return NearDuplicateHasher(
         _near_duplicate_item(c.name, c.config, json.loads(row["fields"]), row["text"])
         for c in candidates
@@ -158,13 +162,13 @@ def make_near_duplicate_hasher(
 def _near_duplicate_item(
     name: str, config: BenchmarkConfig, fields: Mapping[str, str], text: str
 ) -> ComparedItem:
-    """Return an item of the fields only, since all examples share the template's words."""
+    """Return an item with only the fields, since all examples share the template's words."""
     distinct = [fields[config.distinct]] if config.distinct else []
     return ComparedItem([*fields.values()], [text, *distinct], name)
 
 
 def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
-    """Return the tokens of the longest example that is allowed: as configured, or what fits."""
+    """Return the maximum number of tokens of an example: as configured, or what fits."""
     room = stage.injection.sequence_tokens - 2 * len(tokenizer.encode(stage.injection.separator))
     limit = stage.injection.example_max_tokens or room
     if limit > room and not stage.injection.split_copies:
@@ -189,13 +193,13 @@ def _read_benchmark(stage: InjectionStage, benchmark: str, config: BenchmarkConf
     counts = ReadCounts()
     examples = list(_iter_distinct_examples(benchmark, config, source, rows, tally, counts))
     counts.skipped = dict(tally.skipped)
-    asked = asked_sizes(stage.injection)
+    asked = requested_sizes(stage.injection)
     if choose_sizes(stage.injection, len(examples)) is None:
         skipped = f" ({describe_skipped(counts.skipped)})" if counts.skipped else ""
         raise ConfigError(
             f"benchmark {benchmark} ({benchmark_source}) has {len(examples)} distinct "
             f"examples{skipped}, but injection.members={asked.members} and "
-            f"injection.nonmembers={asked.nonmembers} ask for {asked.total}: "
+            f"injection.nonmembers={asked.nonmembers} require {asked.total}: "
             f"{describe_remedy(stage.injection, len(examples))}"
         )
     rng = _random_generator(stage.injection.pool_seed, "pool", benchmark)
@@ -211,7 +215,7 @@ def chosen_source(stage: InjectionStage, benchmark: str, config: BenchmarkConfig
     Raises:
         ConfigError: the benchmark has no such source.
     """
-    if len(config.sources) == 1:  # a user's file, next to embedded or hub benchmarks
+    if len(config.sources) == 1:  # for example a user's file
         return next(iter(config.sources))
     configured = stage.injection.benchmark_source
     if configured not in config.sources:
@@ -230,7 +234,7 @@ def _iter_distinct_examples(
     tally: Tally,
     counts: ReadCounts,
 ) -> Iterator[FormattedExample]:
-    """Yield the distinct examples; `counts` gets the rows and the duplicates among them."""
+    """Yield the distinct examples; rows and duplicates are counted in `counts`."""
     check_formats(name, config, source["fields"])
     seen: set[str] = set()
     for row in rows:
@@ -258,13 +262,13 @@ def _draw_examples(
     stage: InjectionStage,
     candidates: Candidates,
     tokenizer: Tokenizer,
-    apart: NearDuplicateFilter | None,
+    duplicate_filter: NearDuplicateFilter | None,
     counts: DrawCounts,
 ) -> pd.DataFrame:
     config, name = stage.injection, candidates.name
-    asked, max_tokens = asked_sizes(config), max_example_tokens(stage, tokenizer)
+    asked, max_tokens = requested_sizes(config), max_example_tokens(stage, tokenizer)
     pool = pd.DataFrame(
-        iter_fitting_rows(candidates, tokenizer, max_tokens, asked.total, apart, counts)
+        iter_fitting_rows(candidates, tokenizer, max_tokens, asked.total, duplicate_filter, counts)
     )
     sizes = choose_sizes(config, len(pool))
     if sizes is None:
@@ -312,13 +316,13 @@ def iter_fitting_rows(
     tokenizer: Tokenizer,
     max_tokens: int,
     max_rows: int,
-    apart: NearDuplicateFilter | None = None,
+    duplicate_filter: NearDuplicateFilter | None = None,
     counts: DrawCounts | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the first `max_rows` examples that fit, shortened if the benchmark allows it.
 
-    With `apart`, near-duplicates of the examples that it took before are left out. `counts` gets
-    the numbers of examples that were drawn, shortened or left out.
+    With `duplicate_filter`, near-duplicates of earlier accepted examples are left out. The examples
+    that were drawn, shortened or left out are counted in `counts`.
     """
     counts = counts or DrawCounts()
     for example in candidates.examples:
@@ -332,7 +336,7 @@ def iter_fitting_rows(
         if fitted is None:
             continue
         item = _near_duplicate_item(candidates.name, candidates.config, fitted.fields, fitted.text)
-        if apart and not apart.accept(item):
+        if duplicate_filter and not duplicate_filter.accept(item):
             counts.near_duplicates += 1
         else:
             counts.drawn += 1
@@ -350,12 +354,12 @@ def iter_fitting_rows(
 def _shorten_example(
     candidates: Candidates, example: FormattedExample, tokenizer: Tokenizer, max_tokens: int
 ) -> FormattedExample | None:
-    """Cut words off the end of the field `shorten` until the example fits; None if it can't."""
+    """Remove words from the end of the field `shorten` until the example fits, if possible."""
     field_name = candidates.config.shorten
     if field_name is None:
         return None
     words = example.fields[field_name].split(" ")
-    low, high = 0, len(words)  # invariant: `low` words fit (once checked), `high` do not
+    low, high = 0, len(words)  # invariant: `low` words fit, `high` words do not
 
     def keep_words(n: int) -> FormattedExample:
         fields = {**example.fields, field_name: " ".join(words[:n])}
@@ -383,27 +387,32 @@ def draw_held_out(
     """Draw the next examples in the pool's random order, `injection.held_out` per benchmark.
 
     None of them is in the pool or shares text with it. If a benchmark has too few, all of them are
-    drawn and a warning is logged. The draw depends on the pool, not on which half of it is members.
+    drawn and a warning is logged. The draw depends on the pool, but not on the membership.
 
     Returns:
         One row per example: the pool's columns without member and occurrences.
     """
     wanted = stage.injection.held_out
-    apart = None
+    duplicate_filter = None
     if stage.injection.near_duplicates == "drop":
         hasher = make_near_duplicate_hasher(stage, candidates, tokenizer)
-        apart = NearDuplicateFilter(hasher, near_duplicate_items(stage, pool))
+        duplicate_filter = NearDuplicateFilter(hasher, near_duplicate_items(stage, pool))
     max_tokens, drawn_ids = max_example_tokens(stage, tokenizer), set(pool["example_id"])
     rows: list[dict[str, Any]] = []
     for benchmark in candidates:
         undrawn = [example for example in benchmark.examples if example.example_id not in drawn_ids]
         fitting_rows = iter_fitting_rows(
-            replace(benchmark, examples=undrawn), tokenizer, max_tokens, len(undrawn), apart
+            replace(benchmark, examples=undrawn),
+            tokenizer,
+            max_tokens,
+            len(undrawn),
+            duplicate_filter,
         )
         held_out = list(islice(_iter_rows_sharing_no_text(fitting_rows, pool), wanted))
         if len(held_out) < wanted:
             log.warning(
-                "held out: %s: %d of the %d examples asked for: its source has no more that fit.",
+                "held out: %s: only %d of the %d requested examples: its source has no more that "
+                "fit.",
                 *(benchmark.name, len(held_out), wanted),
             )
         rows += held_out
@@ -413,9 +422,9 @@ def draw_held_out(
 def _iter_rows_sharing_no_text(
     rows: Iterator[dict[str, Any]], pool: pd.DataFrame
 ) -> Iterator[dict[str, Any]]:
-    taken = [normalise_text(text) for text in pool["text"]]
+    used_texts = [normalise_text(text) for text in pool["text"]]
     for row in rows:
         text = normalise_text(row["text"])
-        if not any(is_contained_in(text, t) or is_contained_in(t, text) for t in taken):
-            taken.append(text)
+        if not any(is_contained_in(text, t) or is_contained_in(t, text) for t in used_texts):
+            used_texts.append(text)
             yield row

@@ -1,4 +1,4 @@
-"""How many members and non-members a benchmark gives, if it has fewer examples than asked for."""
+"""The numbers of members and non-members of a benchmark with fewer examples than requested."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from contamination.injection.config import InjectionConfig
 
 log = logging.getLogger(__name__)
 
-FEWER = "fewer_examples"
-"""The manifest's count of benchmarks whose numbers were adapted; missing where none was."""
+ADAPTED_SIZES = "fewer_examples"
+"""The entry of the manifest's counts with the benchmarks whose sizes were adapted, if any."""
 
 
 @dataclass(frozen=True)
 class PoolSizes:
-    """Members and non-members of one benchmark."""
+    """The numbers of members and non-members of a benchmark."""
 
     members: int
     nonmembers: int
 
     @property
     def total(self) -> int:
-        """The number of both."""
+        """The number of members and non-members."""
         return self.members + self.nonmembers
 
     def describe(self) -> str:
-        """Returns for example "60 members and 60 non-members"."""
+        """Returns a text such as "60 members and 60 non-members"."""
         return f"{self.members:,} members and {self.nonmembers:,} non-members"
 
 
-def asked_sizes(config: InjectionConfig) -> PoolSizes:
-    """Returns the sizes that the configuration asks for."""
+def requested_sizes(config: InjectionConfig) -> PoolSizes:
+    """Returns the sizes that the configuration requests."""
     return PoolSizes(config.members, config.nonmembers)
 
 
 def fitting_sizes(config: InjectionConfig, available: int) -> PoolSizes | None:
-    """Returns the sizes that `available` examples allow, in the proportion that is asked for.
+    """Returns the sizes that `available` examples allow, in the requested proportion.
 
-    None: one of the two that are asked for would have no example.
+    Returns None if there would be no members or no non-members although some are requested.
     """
-    asked = asked_sizes(config)
+    asked = requested_sizes(config)
     if available >= asked.total:
         return asked
     members = available * asked.members // asked.total
@@ -55,27 +55,29 @@ def fitting_sizes(config: InjectionConfig, available: int) -> PoolSizes | None:
 
 
 def choose_sizes(config: InjectionConfig, available: int) -> PoolSizes | None:
-    """Returns the sizes to draw; None if there are too few examples and they may not be adapted."""
+    """Returns the sizes to draw; None if there are too few examples and adapting is not allowed."""
     sizes = fitting_sizes(config, available)
-    return sizes if sizes == asked_sizes(config) or config.may_adapt_sizes else None
+    return sizes if sizes == requested_sizes(config) or config.may_adapt_sizes else None
 
 
 def describe_remedy(config: InjectionConfig, available: int) -> str:
-    """Returns what to do about too few examples, to end an error with."""
+    """Returns the remedy for too few examples, for the end of an error message."""
     sizes = fitting_sizes(config, available)
     if config.may_adapt_sizes or sizes is None:
         return "choose a larger source."
     return (
-        f"lower them, choose a larger source, or set injection.adapt_sizes=true, which takes "
+        f"lower them, choose a larger source, or set injection.adapt_sizes=true, which uses "
         f"{sizes.describe()}."
     )
 
 
-def find_adapted(config: InjectionConfig, examples: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """Returns the benchmarks that have other sizes than asked for: name → counts.
+def find_adapted_sizes(
+    config: InjectionConfig, examples: pd.DataFrame
+) -> dict[str, dict[str, int]]:
+    """Returns the benchmarks whose sizes differ from the requested ones: name → counts.
 
     Args:
-        config: what was asked for.
+        config: the requested sizes.
         examples: the drawn pool, with the columns benchmark and member.
     """
     adapted = {}
@@ -91,9 +93,9 @@ def find_adapted(config: InjectionConfig, examples: pd.DataFrame) -> dict[str, d
     return adapted
 
 
-def warn_of_adapted(counts: Mapping[str, Any]) -> None:
-    """Log the benchmarks with fewer examples than asked for, which a manifest counts."""
-    for name, sizes in counts.get(FEWER, {}).items():
+def warn_of_adapted_sizes(counts: Mapping[str, Any]) -> None:
+    """Log a warning for the benchmarks with fewer examples than requested, from the manifest."""
+    for name, sizes in counts.get(ADAPTED_SIZES, {}).items():
         drawn = PoolSizes(sizes["members"], sizes["nonmembers"])
         asked = PoolSizes(sizes["asked_members"], sizes["asked_nonmembers"])
         log.warning(

@@ -1,4 +1,4 @@
-"""The injection stage: draws the pool, places the copies, packs the corpus, proves the ledger."""
+"""The injection stage: draws the pool, places copies, packs the corpus and verifies the ledger."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ from typing import Any, cast
 
 import pandas as pd
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder, to_plain_data
+from contamination.core.artifacts import (
+    Artifact,
+    WrittenFiles,
+    build_or_open,
+    run_folder,
+    to_plain_data,
+)
 from contamination.core.config import instantiate_node
 from contamination.core.errors import DataError, require
 from contamination.core.models import model_digest
 from contamination.core.seeds import unit_hash
 from contamination.core.tasks import TaskRunner, TasksConfig
-from contamination.data.readers import ByFile, Corpus, Document
+from contamination.data.readers import Corpus, CorpusByFile, Document
 from contamination.data.readers.rows import describe_skipped
 from contamination.injection import (
     contamination_table,
@@ -31,23 +37,29 @@ from contamination.injection import (
     tokenization,
 )
 from contamination.injection import packing as packing_module
-from contamination.injection.config import COPIES, OWN, InjectionConfig, InjectionStage
+from contamination.injection.config import POOL_COPIES, THIS_CORPUS, InjectionConfig, InjectionStage
 from contamination.injection.copies import Insertions, make_copies
-from contamination.injection.corpus import CONTAMINATION, HELD_OUT, KIND, corpus_slug, open_corpus
+from contamination.injection.corpus import (
+    CONTAMINATION_FILE,
+    HELD_OUT_FILE,
+    KIND,
+    corpus_slug,
+    open_corpus,
+)
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
 from contamination.injection.tokenization import TokenisedCorpus, TokenizationSettings
 from contamination.injection.tokenize_by_file import FileTokenizationTask, tokenize_files
-from contamination.injection.verification import NATURAL, Check, Proof
+from contamination.injection.verification import NATURAL_COLUMN, CorpusCheck, Proof
 
 log = logging.getLogger(__name__)
 
-TOKENS = "tokens"  # folder of the clean corpus's tokens while it is being packed
-TABLES = ("examples.parquet", HELD_OUT, "ledger.parquet", CONTAMINATION)
+TOKENS_FOLDER = "tokens"  # folder of the clean corpus's tokens while it is being packed
+TABLES = ("examples.parquet", HELD_OUT_FILE, "ledger.parquet", CONTAMINATION_FILE)
 
 
-def check(stage: InjectionStage) -> list[Candidates]:
-    """Check the stage before a token is written, and return the benchmarks' candidates."""
+def check_and_read_candidates(stage: InjectionStage) -> list[Candidates]:
+    """Check the stage before anything is written, and return the benchmarks' candidates."""
     check_config_nodes(stage)
     budget_tokens = stage.injection.budget_tokens
     check_budget("injection.budget_tokens", budget_tokens, instantiate_node("corpus", stage.corpus))
@@ -55,7 +67,7 @@ def check(stage: InjectionStage) -> list[Candidates]:
 
 
 def check_config_nodes(stage: InjectionStage) -> None:
-    """Check the configuration nodes, before a benchmark's rows are read."""
+    """Raise a ConfigError if a configuration node is invalid; no rows are read."""
     source = instantiate_node("corpus", stage.corpus)
     missing = [name for name in vars(Corpus) if name[0] != "_" and not hasattr(source, name)]
     remedy = f"its class has no {', '.join(missing)}: see docs/add-a-benchmark.md."
@@ -72,23 +84,23 @@ def check_config_nodes(stage: InjectionStage) -> None:
 def check_budget(field: str, budget_tokens: int, source: Any) -> None:
     """Raise a ConfigError if no tokenizer can fill the budget from the source.
 
-    This is only checked if the source's size is known. A byte gives at most one token, unless the
-    tokenizer rewrites its text first.
+    This is only checked if the size of the source is known. A byte gives at most one token, unless
+    the tokenizer normalizes the text first.
     """
     corpus_bytes = getattr(source, "max_text_bytes", lambda: None)()
-    remedy = f"the corpus has {corpus_bytes or 0:,} bytes: lower it, or take a larger corpus."
+    remedy = f"the corpus has {corpus_bytes or 0:,} bytes: lower it, or choose a larger corpus."
     require(corpus_bytes is None or budget_tokens <= 2 * corpus_bytes, field, budget_tokens, remedy)
 
 
 def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = None) -> Artifact:
-    """Make the contaminated corpus, or reuse it if it exists.
+    """Return the contaminated corpus, which is built unless it exists.
 
     Args:
         stage: the configuration.
-        on_checked: called with the tokenizer before a document is tokenised.
+        on_checked: called with the tokenizer before documents are tokenized.
     """
     stage = stage.resolved()
-    candidates = check(stage)
+    candidates = check_and_read_candidates(stage)
     source = instantiate_node("corpus", stage.corpus)
     inputs = input_digests(stage, source, candidates)
     for name, corpus in finished_corpus_search.open_corpora(stage.compared).items():
@@ -97,8 +109,10 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
     folder = run_folder(Path(stage.runs), KIND, corpus_slug(to_plain_data(named)), named, inputs)
     make = partial(_make_corpus, stage, source, inputs["corpus"], candidates, on_checked)
     artifact = build_or_open(folder, named, inputs, make)
-    shutil.rmtree(folder / TOKENS, ignore_errors=True)  # needed until the manifest is written
-    read_ids.cache_clear()  # a deleted file takes up disk space while it is mapped
+    shutil.rmtree(
+        folder / TOKENS_FOLDER, ignore_errors=True
+    )  # needed until the manifest is written
+    read_ids.cache_clear()  # deleted files use disk space as long as they are mapped
     if stage.injection.near_duplicates == "flag":
         _warn_of_near_duplicates(artifact)
     shared_text_search.warn_of_shared_passages(
@@ -106,7 +120,7 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
         for passage in artifact.counts.get("shared_passages", [])
     )
     contamination_table.warn_of_flags(artifact)
-    pool_sizes.warn_of_adapted(artifact.counts)
+    pool_sizes.warn_of_adapted_sizes(artifact.counts)
     log.info("corpus: %s", artifact.path)
     return artifact
 
@@ -114,7 +128,7 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
 def input_digests(
     stage: InjectionStage, source: Corpus, candidates: Sequence[Candidates]
 ) -> dict[str, str]:
-    """Return the digests of the corpus's inputs, by the field that names each."""
+    """Return the digests of the corpus's inputs by configuration field."""
     digests = {f"benchmark.{c.name}": c.digest for c in candidates}
     if path := stage.tokenizer.path:
         digests["tokenizer"] = Tokenizer(path).digest
@@ -130,7 +144,7 @@ def _make_corpus(
     candidates: list[Candidates],
     on_checked: Callable[[Tokenizer], None] | None,
     folder: Path,
-) -> Built:
+) -> WrittenFiles:
     config, width = stage.injection, stage.injection.sequence_tokens
     tokenizer = make_tokenizer(stage, source, folder / "tokenizer")
     if on_checked:
@@ -140,9 +154,9 @@ def _make_corpus(
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
     copies = make_copies(stage, examples, tokenizer)
     clean_tokens = config.packed_tokens - copies.total_tokens  # whole sequences with the copies
-    runner = TaskRunner(folder / TOKENS / "tasks", stage.cluster, config.num_proc)
+    runner = TaskRunner(folder / TOKENS_FOLDER / "tasks", stage.cluster, config.num_proc)
     settings = TokenizationSettings(
-        folder / TOKENS,
+        folder / TOKENS_FOLDER,
         folder / "tokenizer",
         finished_corpus_search.texts_by_example(examples),
         drop=config.decontamination == "drop",
@@ -176,21 +190,21 @@ def _make_corpus(
     corpus_matches = pd.concat([tokenised.matches, across_documents], ignore_index=True)
     copy_matches = finished_corpus_search.matches_within_copies(examples, ledger, tokenizer)
     matches = contamination_table.join_matches(
-        {OWN: corpus_matches, **compared_matches, COPIES: copy_matches}
+        {THIS_CORPUS: corpus_matches, **compared_matches, POOL_COPIES: copy_matches}
     )
     natural = examples["text"].map(proof.natural).fillna(0).astype(int)
     examples = contamination_table.with_flags(
-        examples.assign(**{NATURAL: natural}), matches, dropped=settings.drop
+        examples.assign(**{NATURAL_COLUMN: natural}), matches, dropped=settings.drop
     )
     tables = (examples, held_out, ledger, matches)
     for name, table in zip(TABLES, tables, strict=True):
         table.to_parquet(folder / name, index=False)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
     _log_draws(pool, candidates, tokenised.skipped)
-    adapted = pool_sizes.find_adapted(config, examples)
+    adapted = pool_sizes.find_adapted_sizes(config, examples)
     counts = {
         **_manifest_counts(pool, copies, candidates, tokenised.skipped),
-        **({pool_sizes.FEWER: adapted} if adapted else {}),
+        **({pool_sizes.ADAPTED_SIZES: adapted} if adapted else {}),
         "sequences": proof.tokens // width,
         "tokens": proof.tokens,
         "held_out": len(held_out),
@@ -202,7 +216,7 @@ def _make_corpus(
         "clean_sha256": hashes["clean_sha256"],
     }
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
-    return Built([*packing.part_names, *TABLES, *tokenizer_files], counts)
+    return WrittenFiles([*packing.part_names, *TABLES, *tokenizer_files], counts)
 
 
 def _prove_packed_parts(
@@ -213,14 +227,14 @@ def _prove_packed_parts(
     part_names: Sequence[str],
     runner: TaskRunner,
 ) -> Proof:
-    """Prove the packed parts.
+    """Verify the packed parts.
 
     Raises:
-        DataError: the proof fails. The tokenised documents are kept for the next run.
+        DataError: the verification fails. The tokenized documents are kept for the next run.
     """
     config, tokenizer = stage.injection, folder / "tokenizer"
     natural = config.decontamination == "flag"
-    corpus_check = Check.prepare(
+    corpus_check = CorpusCheck.prepare(
         *(examples, ledger, Tokenizer(str(tokenizer)), config.window_tokens),
         natural=natural,
         folder=tokenizer.resolve(),
@@ -230,10 +244,10 @@ def _prove_packed_parts(
         for kind in ("pack", "verify"):
             shutil.rmtree(runner.folder / kind, ignore_errors=True)
         remedy = (
-            "If a text is found more often than expected, the documents contain it as well, in one "
+            "If a text is found more often than expected, the documents also contain it, in one "
             "document or across two: choose injection.decontamination=flag, which counts and flags "
-            "such texts. For all other failures run the same command again: the tokenised "
-            "documents are kept, and packed again."
+            "such texts. For all other failures, run the same command again: the tokenized "
+            "documents are kept and packed again."
         )
         raise DataError(f"{proof}\n{remedy}")
     log.info("ledger: %s", proof)
@@ -242,7 +256,7 @@ def _prove_packed_parts(
 
 def _check_source_unchanged(source: Corpus, fingerprint: str, folder: Path) -> None:
     if source.fingerprint() != fingerprint:
-        shutil.rmtree(folder / TOKENS)
+        shutil.rmtree(folder / TOKENS_FOLDER)
         raise DataError(
             "corpus: its files changed while they were read, so the result was discarded: run the "
             "same command again once nothing writes to them."
@@ -294,7 +308,7 @@ def _manifest_counts(
 
 
 def _warn_of_near_duplicates(artifact: Artifact) -> None:
-    """Log the near-duplicates that the manifest counts, whether the corpus is new or reused."""
+    """Log the number of near-duplicates in the manifest, for both new and reused corpora."""
     near = artifact.counts["near_duplicates"]
     if near["members"]:
         log.warning(
@@ -306,7 +320,7 @@ def _warn_of_near_duplicates(artifact: Artifact) -> None:
 
 
 def make_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
-    """Save the stage's tokenizer in the folder, and return it; it is trained if none is given."""
+    """Save the tokenizer in the folder and return it; it is trained if no path is configured."""
     shutil.rmtree(folder, ignore_errors=True)
     if stage.tokenizer.path is None:
         train_tokenizer(stage.tokenizer, documents_of_part(stage, source), folder)
@@ -316,7 +330,7 @@ def make_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Token
 
 
 def documents_of_part(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
-    """Yield the documents of the chosen part of the corpus; a document's hash decides its part."""
+    """Yield the documents in the configured part of the corpus, by the hashes of their ids."""
     lowest_hash, hash_limit = hash_range_of_part(stage)
     for document in source.documents():
         if lowest_hash <= unit_hash(document.document_id) < hash_limit:
@@ -324,7 +338,7 @@ def documents_of_part(stage: InjectionStage, source: Corpus) -> Iterator[Documen
 
 
 def hash_range_of_part(stage: InjectionStage) -> tuple[float, float]:
-    """Return the range of document hashes, within [0, 1), that the chosen part has."""
+    """Return the range of document hashes, within [0, 1), of the configured part."""
     config = stage.injection
     return {
         "base": (0.0, config.base_fraction),
@@ -337,10 +351,10 @@ def hash_range_of_part(stage: InjectionStage) -> tuple[float, float]:
 def _search_compared_corpora(
     stage: InjectionStage, settings: TokenizationSettings, runner: TaskRunner
 ) -> dict[str, pd.DataFrame]:
-    """Search the corpora of `compared` for the pool.
+    """Search the corpora in `compared` for the pool.
 
     Raises:
-        DataError: see `check_no_whole_text`.
+        DataError: as `check_no_whole_text`.
     """
     if not settings.pool:
         return {}
@@ -366,7 +380,7 @@ def _tokenise_corpus(
         file_work = replace(settings, folder=settings.folder / "searched-files")
         files = FileTokenizationTask(
             file_work,
-            cast(ByFile, source),
+            cast(CorpusByFile, source),
             hash_range_of_part(stage),
             clean_tokens,
             shard_characters,
@@ -376,7 +390,7 @@ def _tokenise_corpus(
     if stage.cluster.kind == "datatrove":
         log.info(
             "corpus: %s can't be read file by file, so one process reads it, and "
-            "injection.num_proc=%d tokenise",
+            "injection.num_proc=%d tokenize",
             *(type(source).__name__, processes),
         )
     # shards of another size contain other documents
@@ -388,7 +402,7 @@ def _tokenise_corpus(
 def plan_insertions(
     stage: InjectionStage, candidates: list[Candidates]
 ) -> tuple[pd.DataFrame, Insertions]:
-    """Return the pool and the copies of `stage`, without rewording; its tokenizer must exist.
+    """Return the pool and the copies without rewording; the tokenizer's path must be given.
 
     Raises:
         ConfigError: the examples do not fit into a sequence, or the copies into the budget.
@@ -402,19 +416,19 @@ def plan_insertions(
 def prove_finished_corpus(
     folder: Path | str, cluster: TasksConfig | None = None, num_proc: int = 1
 ) -> Proof:
-    """Prove a finished corpus again from its files, and compare its totals with the manifest's.
+    """Verify a finished corpus again from its files, and compare its totals with the manifest.
 
     Raises:
         DataError: workers ended without a result.
     """
     corpus = open_corpus(folder)
-    corpus_check = Check.prepare(
+    corpus_check = CorpusCheck.prepare(
         *(corpus.examples, corpus.ledger, corpus.tokenizer, corpus.window_tokens),
         natural=corpus.config["injection"]["decontamination"] == "flag",
         folder=corpus.tokenizer_folder.resolve(),
     )
     cluster = cluster or TasksConfig()
-    if cluster.kind == "local" and num_proc == 1:  # writes nothing, so the folder may be read-only
+    if cluster.kind == "local" and num_proc == 1:  # writes no files: the folder may be read-only
         proof = corpus_check.combine_parts([corpus_check.read_part(corpus.iter_blocks())])
     else:
         proof = _prove_by_tasks(
@@ -428,13 +442,16 @@ def prove_finished_corpus(
 
 
 def _prove_by_tasks(
-    corpus_check: Check, corpus: Path, paths: Sequence[Path], cluster: TasksConfig, num_proc: int
+    corpus_check: CorpusCheck,
+    corpus: Path,
+    paths: Sequence[Path],
+    cluster: TasksConfig,
+    num_proc: int,
 ) -> Proof:
-    """Run the proof in tasks; if they fail, their folder beside the corpus is kept for its logs."""
+    """Run the verification as tasks; if they fail, their folder with the logs is kept."""
     folder = Path(tempfile.mkdtemp(prefix=".verify-", dir=corpus.parent)).resolve()
-    runner = TaskRunner(
-        folder / TOKENS / "tasks", cluster, num_proc
-    )  # jobs are named after the folder
+    # jobs are named after the folder
+    runner = TaskRunner(folder / TOKENS_FOLDER / "tasks", cluster, num_proc)
     try:
         proof = packing_module.prove_parts(runner, corpus_check, paths)
     except DataError:

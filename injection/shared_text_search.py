@@ -1,8 +1,8 @@
 """Finds documents that share text with the examples of a pool.
 
-An example is searched for in pieces: its text; each of its fields of 5 words or more, unless
-another example has it as well; and its fields joined. `mask_templates` divides pieces at the words
-of templates, and `MatchRules` says what counts as a match (docs/injection.md explains both).
+An example is searched in pieces: its text; each of its fields with at least 5 words, unless another
+example has the same field; and its fields joined. `mask_templates` divides pieces at the words of
+templates, and `MatchRules` defines matches (docs/injection.md explains both).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from contamination.data.ngrams import (
 from contamination.data.text import ZERO_WIDTH_SPACE, normalise_text
 
 log = logging.getLogger(__name__)
-GAP = -1
-"""In place of a word of a template: no n-gram with it is indexed."""
+TEMPLATE_GAP = -1
+"""The number in place of template words: n-grams that contain it are not indexed."""
 TEMPLATE_SHARE = 0.1
 TEMPLATE_EXAMPLES = 10
 """Brown et al. 2020 (appendix C) ignore 13-grams that are in more than 10 documents."""
@@ -35,12 +35,12 @@ TEMPLATE_EXAMPLES = 10
 
 @dataclass(frozen=True)
 class SharedPassage:
-    """Words in a row that count as template, since many examples of a benchmark share them.
+    """A passage that counts as template, since many examples of a benchmark share it.
 
     Attributes:
         benchmark: the benchmark's name.
-        first_words: the first words of the shared passage, as they are compared.
-        examples: how many examples of the pool share these words.
+        first_words: the first words of the passage, in normalised form.
+        examples: the number of examples of the pool that share these words.
     """
 
     benchmark: str
@@ -54,17 +54,17 @@ def mask_templates(
     benchmark_by_example: Sequence[str],
     ngram: int,
 ) -> tuple[list[Words], list[tuple[str, Words, int]]]:
-    """Put a GAP in place of each word of a template.
+    """Replace each word of a template by TEMPLATE_GAP.
 
     Args:
-        pieces: the examples' texts and fields, as numbers of words.
-        example_of_piece: the number of each piece's example, shape (pieces,).
-        benchmark_by_example: each example's benchmark.
-        ngram: the least number of words in a row that make a template.
+        pieces: the examples' texts and fields as word numbers.
+        example_of_piece: the index of each piece's example, shape (pieces,).
+        benchmark_by_example: the benchmark of each example.
+        ngram: the minimum number of consecutive words of a template.
 
     Returns:
-        The pieces, and the templates: the benchmark, the first `ngram` words, and how many
-        examples share them.
+        The pieces, and the templates: the benchmark, the first `ngram` words, and the number of
+        examples that share them.
     """
     benchmark_names, benchmark_of_example = np.unique(
         np.array(benchmark_by_example, str), return_inverse=True
@@ -85,7 +85,7 @@ def mask_templates(
         begins = shared & ~np.append(False, shared[:-1] & (np.diff(places) == 1))[: len(shared)]
         first_grams |= dict.fromkeys((benchmark, gram) for gram in grams[begins].tolist())
         cut_piece = piece.copy()
-        cut_piece[(places[shared, None] + np.arange(ngram)).ravel()] = GAP
+        cut_piece[(places[shared, None] + np.arange(ngram)).ravel()] = TEMPLATE_GAP
         cut_pieces.append(cut_piece)
     return cut_pieces, [
         (str(benchmark_names[benchmark]), index.grams[gram], counts[benchmark, gram])
@@ -96,7 +96,7 @@ def mask_templates(
 def _count_template_examples(
     index: NgramIndex, example_of_piece: Places, benchmark_of_example: Places
 ) -> dict[tuple[int, int], int]:
-    """For each n-gram of a template (benchmark, n-gram), count the examples that have it."""
+    """Return the number of examples of each n-gram that is a template: (benchmark, n-gram) → n."""
     grams, owners = index.all_owners(np.arange(len(index.grams)))
     pairs = np.unique(
         np.stack([grams, example_of_piece[owners]]), axis=1
@@ -114,41 +114,41 @@ def _count_template_examples(
 
 
 VERBATIM = "verbatim"
-STRETCH = 2  # length of the stretch of a document that a copy may take, in lengths of its original
+STRETCH_LENGTHS = 2  # a copy may extend over this many times the original's length
 
 
 @dataclass(frozen=True)
 class MatchRules:
-    """The lengths (run ≤ part_ngram ≤ ngram) and the shares of the rules.
+    """The rules for a match; run ≤ part_ngram ≤ ngram.
 
-    Words are in lower case, without punctuation, and split at white space. A text of fewer than
-    `part_ngram` words matches as a whole (`whole text`).
+    Words are in lower case, without punctuation, and split at white space. A text with fewer than
+    `part_ngram` words only matches as a whole (`whole text`).
     """
 
     ngram: int = 13
-    """This many shared words in a row are a match (Brown et al. 2020, appendix C)."""
+    """A match is this many shared consecutive words (Brown et al. 2020, appendix C)."""
     part_ngram: int = 8
-    """Length of the shorter n-grams, a share of which is a match."""
+    """The length of the shorter n-grams for `part_share`."""
     part_share: float = 0.7
-    """This share of a piece's distinct shorter n-grams is a match (Chowdhery et al. 2022, section
-    8, who count over the whole corpus; here in one document, since a document is dropped)."""
+    """A match is this share of a piece's distinct shorter n-grams in one document (Chowdhery et al.
+    2022, section 8, count over the whole corpus; here single documents are dropped)."""
     run: int = 3
-    """This many words in a row count as shared words."""
+    """The minimum number of consecutive words that count as shared words."""
     run_share: float = 0.75
-    """More than this share of a piece's words, in such runs within a stretch of the document, is a
-    match (as Touvron et al. 2023, appendix A.6, count runs of over 10 tokens)."""
+    """A match is more than this share of a piece's words in such runs, within a stretch of the
+    document (Touvron et al. 2023, appendix A.6, similarly count runs of over 10 tokens)."""
     run_words: int = 5
-    """The least number of these words; a field of fewer words is no piece."""
+    """The minimum number of these words; fields with fewer words are not searched."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """Why a document counts as contaminated.
+    """A reason why a document counts as contaminated.
 
     Attributes:
         example_id: the example with which it shares text.
         rule: `13-gram`, `8-gram share`, `shared words` or `whole text`.
-        evidence: the shared words, as they were compared.
+        evidence: the shared words in normalised form.
     """
 
     example_id: str
@@ -157,7 +157,7 @@ class Match:
 
 
 class DocumentMatch(NamedTuple):
-    """What one document shares with one example of the pool."""
+    """The text that a document shares with an example of the pool."""
 
     example_id: str
     rule: str
@@ -165,11 +165,11 @@ class DocumentMatch(NamedTuple):
     evidence: str
     """The shared words; for the rule `verbatim`, the text's first words."""
     occurrences: int
-    """How often the document contains the example's whole text, by its characters."""
+    """How often the document contains the example's whole text, by characters."""
 
 
 def warn_of_shared_passages(shared_passages: Iterable[SharedPassage]) -> None:
-    """Log the passages that count as template, for each benchmark the most common ones."""
+    """Log the most common passages of each benchmark that count as template."""
     by_benchmark: dict[str, list[SharedPassage]] = {}
     for passage in sorted(shared_passages, key=lambda passage: -passage.examples):
         by_benchmark.setdefault(passage.benchmark, []).append(passage)
@@ -184,64 +184,66 @@ def warn_of_shared_passages(shared_passages: Iterable[SharedPassage]) -> None:
 
 
 class PoolSearch:
-    """Finds what documents share with a pool's examples.
+    """Finds the text that documents share with a pool's examples.
 
-    A tokenizer may rewrite text first (Unicode's NFKC, lower case), so that different texts have
-    equal tokens. So examples and documents are also compared in the form that it gives them. An
-    occurrence of a whole text that no rule finds has the rule `verbatim`.
+    A tokenizer may normalize text (NFKC, lower case), so that different texts have equal tokens.
+    Therefore examples and documents are also compared in normalized form. An occurrence of a whole
+    text that no other rule finds has the rule `verbatim`.
 
     Args:
-        pool: each example's text, followed by the fields of which the text was made.
-        spelled: `Tokenizer.apply_normalizer` of the tokenizer that reads the documents.
-        parts: whether parts of examples are searched for, by the rules; otherwise only whole texts.
+        pool: example id → the example's text, followed by its fields.
+        apply_normalizer: that of the tokenizer of the documents.
+        parts: whether to search for parts of examples by the rules, or only for whole texts.
     """
 
     def __init__(
         self,
         pool: Mapping[str, Sequence[str]],
-        spelled: Callable[[str], str],
+        apply_normalizer: Callable[[str], str],
         *,
         parts: bool = True,
     ) -> None:
-        self._spelled = spelled
+        self._apply_normalizer = apply_normalizer
         self._as_written = _TextSearch(pool, parts=parts)
-        respelled = {name: [spelled(text) for text in texts] for name, texts in pool.items()}
+        normalized = {
+            name: [apply_normalizer(text) for text in texts] for name, texts in pool.items()
+        }
         self._differs = any(
             _differ_normalised(*pair)
             for name in pool
-            for pair in zip(pool[name], respelled[name], strict=True)
+            for pair in zip(pool[name], normalized[name], strict=True)
         )
-        self._as_spelled = (
-            _TextSearch(respelled, parts=parts) if self._differs else self._as_written
+        self._as_normalized = (
+            _TextSearch(normalized, parts=parts) if self._differs else self._as_written
         )
 
     @property
     def shared_passages(self) -> Sequence[SharedPassage]:
-        """Passages that many examples of a benchmark share, and that are not compared."""
+        """The passages that many examples of a benchmark share, which are not compared."""
         return self._as_written.shared_passages
 
     def __call__(self, documents: Sequence[str]) -> list[list[DocumentMatch]]:
         """For each document, return one match for each example with which it shares text."""
         matches = self._as_written(documents)
-        respelled = [self._spelled(document) for document in documents]
-        pairs = enumerate(zip(documents, respelled, strict=True))
+        normalized = [self._apply_normalizer(document) for document in documents]
+        pairs = enumerate(zip(documents, normalized, strict=True))
         numbers = [n for n, pair in pairs if self._differs or _differ_normalised(*pair)]
-        respelled_matches = self._as_spelled([respelled[n] for n in numbers])
-        for n, more_matches in zip(numbers, respelled_matches, strict=True):
+        normalized_matches = self._as_normalized([normalized[n] for n in numbers])
+        for n, more_matches in zip(numbers, normalized_matches, strict=True):
             matches[n] = _merge_matches(matches[n], more_matches)
         return matches
 
 
-def _differ_normalised(text: str, respelled: str) -> bool:
-    return text != respelled and normalise_text(text) != normalise_text(respelled)
+def _differ_normalised(text: str, other: str) -> bool:
+    return text != other and normalise_text(text) != normalise_text(other)
 
 
 def _merge_matches(
     first: Sequence[DocumentMatch], second: Sequence[DocumentMatch]
 ) -> list[DocumentMatch]:
-    """Merge one document's matches of two searches: one for each example, the first that there is.
+    """Merge a document's matches from two searches: the first match of each example.
 
-    Its occurrences are the higher number of the two.
+    Its occurrences are the higher of the two numbers.
     """
     by_example = {match.example_id: match for match in first}
     for match in second:
@@ -252,7 +254,7 @@ def _merge_matches(
 
 
 class _TextSearch:
-    """Finds what documents share with a pool's examples, both as they are given."""
+    """Finds the text that documents share with a pool's examples, without a normalizer."""
 
     def __init__(self, pool: Mapping[str, Sequence[str]], *, parts: bool) -> None:
         texts = {name: text for name, (text, *_) in pool.items()}
@@ -288,17 +290,17 @@ class _TextSearch:
 
 
 def first_words(text: str) -> str:
-    """Return a text's first words, as evidence of a match."""
+    """Return the first words of a text as evidence of a match."""
     return " ".join(text.split()[: MatchRules.ngram])
 
 
 def benchmark_of(example_id: str) -> str:
-    """Return the name of the benchmark, with which an example's id begins."""
+    """Return the benchmark's name, with which an example's id begins."""
     return example_id.rpartition("-")[0]
 
 
 class Matcher:
-    """Finds the examples with which a document shares words; pickled as only the texts."""
+    """Finds the examples with which a document shares words; only the texts are pickled."""
 
     def __init__(
         self,
@@ -309,9 +311,9 @@ class Matcher:
         """Index a pool.
 
         Args:
-            texts: each example's text, by its id.
-            fields: the fields of which each text was made.
-            rules: what counts as a match.
+            texts: example id → text.
+            fields: example id → the fields in the text.
+            rules: the rules for a match.
         """
         self.rules = rules
         self._texts, self._fields = dict(texts), dict(fields or {})
@@ -341,7 +343,7 @@ class Matcher:
         return Matcher, (self._texts, self._fields, self.rules)
 
     def _pieces_of_examples(self, text_words: list[list[str]]) -> list[tuple[int, list[str]]]:
-        """Return each piece's example and words: all texts in order, then what the fields add."""
+        """Return each piece's example and words: first all texts in order, then the fields."""
         field_words = [[words_of(f) for f in self._fields.get(name, ())] for name in self._names]
         n_examples = Counter(
             words for example_fields in field_words for words in {tuple(f) for f in example_fields}
@@ -355,7 +357,7 @@ class Matcher:
         return pieces
 
     def first_match(self, document: str) -> Match | None:
-        """Return the first match by rule (in their order) and place, or None."""
+        """Return the first match, ordered by rule and then by position, or None."""
         return next(self.iter_matches(document), None)
 
     def iter_matches(self, document: str) -> Iterator[Match]:
@@ -370,7 +372,7 @@ class Matcher:
                     yield Match(self._names[example], rule, evidence)
 
     def _iter_word_variants(self, document: str) -> Iterator[Words]:
-        """The document's words: without zero-width spaces, and with blanks in their place."""
+        """The document's words without zero-width spaces, and with spaces in their place."""
         yield self._numbers.of(document)
         if ZERO_WIDTH_SPACE in document:
             yield self._numbers.of(document.replace(ZERO_WIDTH_SPACE, " "))
@@ -396,11 +398,11 @@ class Matcher:
 
 
 class _ShortRuns:
-    """Finds pieces most of whose words are in short runs in one stretch of a document."""
+    """Finds pieces most of whose words occur in short runs within one stretch of a document."""
 
     def __init__(self, pieces: list[Words], rules: MatchRules) -> None:
         self._index = NgramIndex(pieces, rules.run, places=True)
-        self._words = np.concatenate([*pieces, np.empty(0, np.int32)])  # a word's slot: its place
+        self._words = np.concatenate([*pieces, np.empty(0, np.int32)])  # indexed by slot
         lengths = np.array([len(p) for p in pieces], np.int64)
         self._piece = np.repeat(np.arange(len(pieces)), lengths)
         self._lengths = lengths
@@ -408,7 +410,7 @@ class _ShortRuns:
         self._enough = np.maximum(np.floor(rules.run_share * word_counts) + 1, rules.run_words)
 
     def find(self, words: Words) -> Iterator[tuple[int, Words]]:
-        """Yield each piece that is found, and the words of it that are."""
+        """Yield each piece that is found, and the words that are shared."""
         places, grams = self._index.places(words)
         run_numbers, slots = self._index.all_owners(grams)
         owners = self._piece[slots]
@@ -424,9 +426,9 @@ class _ShortRuns:
                 break
 
     def _iter_covered_slots(self, places: Places, slots: Places, piece: int) -> Iterator[Places]:
-        """Yield the slots of a piece that runs cover, for each stretch in which they are enough.
+        """Yield the slots of a piece that runs cover, for each stretch with enough of them.
 
-        If a piece repeats itself, a run of the document is counted once.
+        If a piece repeats itself, a run of the document is counted only once.
 
         Args:
             places: where each run starts in the document, in ascending order.
@@ -435,7 +437,7 @@ class _ShortRuns:
         """
         word_offsets, enough = np.arange(self._index.n), self._enough[piece]
         # where the last run of each stretch may start
-        last_starts = places + STRETCH * self._lengths[piece] - len(word_offsets)
+        last_starts = places + STRETCH_LENGTHS * self._lengths[piece] - len(word_offsets)
         run_ends = np.searchsorted(places, last_starts, side="right")
         for first_run in np.flatnonzero(np.diff(places, prepend=-1)):
             within = slice(first_run, run_ends[first_run])

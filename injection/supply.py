@@ -1,8 +1,8 @@
-"""Measures, within some seconds, whether a part of a corpus has enough tokens.
+"""Measures within a few seconds whether a part of a corpus has enough tokens.
 
-Documents are read and tokenised in order, as packing will, until there are enough. If the time is
-over before that, the rest is estimated: first from the characters of further documents, which are
-read without tokenising them, and then from the size of the corpus's files.
+Documents are read and tokenized in order, as for packing, until there are enough tokens. After a
+time limit, the remaining tokens are estimated: first from the characters of further documents,
+which are only read, and then from the size of the corpus's files.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from contamination.injection.run import documents_of_part, hash_range_of_part
 from contamination.injection.shared_text_search import PoolSearch
 from contamination.injection.token_stream import Tokenizer
 
-SECONDS = 4.0
-"""How long documents are tokenised, and then how long further ones are only read."""
+MEASURING_SECONDS = 4.0
+"""The time limit for tokenizing documents, and then for reading further documents."""
 GROUP_CHARACTERS = 500_000
-MARGIN = 1.1
-"""Documents are no longer read once their estimate is so many times what is wanted."""
+ENOUGH_MARGIN = 1.1
+"""Reading stops once the estimate is this many times the wanted number of tokens."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class TokenSupply:
     """The tokens of a part of a corpus."""
 
     tokens: int | None
-    """Counted or estimated; None: not known, since the files are compressed or a mixture."""
+    """Counted or estimated; None: unknown, since the files are compressed or a mixture."""
     counted: int
     """Tokens that were counted."""
     documents: int
@@ -40,17 +40,17 @@ class TokenSupply:
     """Whether these are all documents of the part."""
 
     def is_enough(self, wanted_tokens: int) -> bool | None:
-        """Returns whether there are so many tokens, or probably are; None: not known."""
+        """Returns whether there are, at least probably, enough tokens; None if unknown."""
         if self.counted >= wanted_tokens:
             return True
         return None if self.tokens is None else self.tokens >= wanted_tokens
 
     def is_surely_short(self, wanted_tokens: int) -> bool:
-        """Returns whether all tokens were counted, and are fewer than wanted."""
+        """Returns whether all tokens were counted and there are fewer than wanted."""
         return self.is_whole and self.counted < wanted_tokens
 
     def describe(self, wanted_tokens: int) -> str:
-        """Returns the number in words, and how it is known."""
+        """Returns a description of the number of tokens and of how it was determined."""
         if self.is_whole:
             return f"{self.counted:,} tokens (counted)"
         if self.counted >= wanted_tokens:
@@ -66,24 +66,24 @@ def measure_supply(
     tokenizer: Tokenizer,
     wanted_tokens: int,
     dropped_texts: Mapping[str, Sequence[str]] | None = None,
-    seconds: float = SECONDS,
+    seconds: float = MEASURING_SECONDS,
 ) -> TokenSupply:
-    """Measures the tokens of the documents that the stage would pack.
+    """Returns the number of tokens of the documents that the stage would pack.
 
     Args:
         stage: names the corpus and the part of it.
         tokenizer: the tokenizer of the packed corpus.
-        wanted_tokens: where to stop, since that is enough.
+        wanted_tokens: the number of tokens at which counting stops.
         dropped_texts: texts of the pool by example, if documents that share text with one are left
             out (injection.decontamination=drop).
-        seconds: how long to tokenise, and then how long to only read.
+        seconds: the time limit for tokenizing, and again for reading.
 
     Raises:
         DataError: a document can't be read, and the corpus stops at it.
     """
-    search = _search(dropped_texts, tokenizer)
+    search = _make_document_filter(dropped_texts, tokenizer)
     source = instantiate_node("corpus", stage.corpus)
-    groups = _groups(documents_of_part(stage, source))
+    groups = _group_documents(documents_of_part(stage, source))
     tokens = characters = documents = 0
     end = time.monotonic() + seconds
     for group in groups:
@@ -101,7 +101,7 @@ def measure_supply(
     read_characters = characters
     for group in groups:
         read_characters += sum(len(document.text) for document in group)
-        is_clearly_enough = per_character * read_characters > MARGIN * wanted_tokens
+        is_clearly_enough = per_character * read_characters > ENOUGH_MARGIN * wanted_tokens
         if is_clearly_enough or time.monotonic() > end:
             low, high = hash_range_of_part(stage)
             file_bytes = _file_bytes(source)
@@ -111,14 +111,14 @@ def measure_supply(
     return TokenSupply(round(per_character * read_characters), tokens, documents, is_whole=False)
 
 
-def _groups(documents: Iterator[Document]) -> Iterator[list[Document]]:
+def _group_documents(documents: Iterator[Document]) -> Iterator[list[Document]]:
     return group_by_size(documents, lambda document: len(document.text), GROUP_CHARACTERS)
 
 
-def _search(
+def _make_document_filter(
     dropped_texts: Mapping[str, Sequence[str]] | None, tokenizer: Tokenizer
 ) -> Callable[[Sequence[Document]], list[str]]:
-    """Returns a function that gives the texts of the documents that are kept."""
+    """Returns a function that returns the texts of the documents that are not dropped."""
     if not dropped_texts:
         return lambda group: [document.text for document in group]
     pool = {example_id: tuple(texts) for example_id, texts in dropped_texts.items()}
@@ -132,7 +132,7 @@ def _search(
 
 
 def _file_bytes(source: object) -> int | None:
-    """Returns an upper bound of the bytes of all documents; None: not known."""
+    """Returns an upper bound of the bytes of all documents, or None if unknown."""
     if getattr(source, "weights", None):  # a mixture ends with its first subset
         return None
     file_bytes: int | None = getattr(source, "max_text_bytes", lambda: None)()

@@ -22,7 +22,7 @@ from contamination.injection.config import TokenizerConfig
 Ids = np.ndarray[Any, np.dtype[np.int32]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Places = np.ndarray[Any, np.dtype[np.int64]]
-WORD_STARTS = "ĠĊĉ▁ \n"  # space, newline, tab as byte-level BPEs spell them; SentencePiece's space
+WORD_STARTS = "ĠĊĉ▁ \n"  # space, newline and tab of byte-level BPE; SentencePiece's space
 SENTENCE_END = re.compile(r"([.!?][\"')\]”’]*|Ċ|\n|<0x0A>)$")
 
 
@@ -35,13 +35,13 @@ class Spans:
     ends: Places
     """The end of each token, as a character of the text, shape (n,); 0 for special tokens."""
     first: int
-    """The text's own first token; tokens before it are special."""
+    """The first token of the text itself; earlier tokens are special."""
     stop: int
-    """The token after the text's own last one."""
+    """The end (exclusive) of the text's own tokens."""
 
 
 class Tokenizer:
-    """A Hugging Face fast tokenizer, with the calls that packing needs."""
+    """A Hugging Face fast tokenizer with the methods that packing needs."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(resolve_model_path("tokenizer.path", path))
@@ -49,7 +49,7 @@ class Tokenizer:
 
     @cached_property
     def hf(self) -> Any:
-        """The tokenizer of transformers, which is loaded when it is first used."""
+        """The tokenizer of transformers, which is loaded on first use."""
         return load_tokenizer("tokenizer.path", self._requested_path)
 
     @cached_property
@@ -64,7 +64,7 @@ class Tokenizer:
         return list(self._backend.encode(text, add_special_tokens=False).ids)
 
     def encode_documents(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of documents, with the special tokens that are added (BOS)."""
+        """Return the token ids of documents, including special tokens such as the BOS."""
         return [
             e.ids for e in self._backend.encode_batch_fast(list(texts), add_special_tokens=True)
         ]
@@ -85,24 +85,24 @@ class Tokenizer:
         )
 
     def apply_normalizer(self, text: str) -> str:
-        """Return the text as the tokenizer's normalizer writes it, such as in lower case.
+        """Return the text after the tokenizer's normalizer, for example in lower case.
 
-        Texts that are equal in this form have equal tokens. SentencePiece's ▁ becomes a blank.
+        Texts that are equal in this form have equal tokens. SentencePiece's ▁ becomes a space.
         """
         normalizer = self._backend.normalizer
         return text if normalizer is None else normalizer.normalize_str(text).replace("▁", " ")
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Decode token ids, without special tokens."""
+        """Return the text of token ids, without special tokens."""
         return str(self._backend.decode([int(i) for i in ids], skip_special_tokens=True))
 
     def decode_with_special_tokens(self, ids: Ids) -> str:
-        """Decode token ids, with special tokens written out."""
+        """Return the text of token ids, including special tokens."""
         return str(self._backend.decode(ids.tolist(), skip_special_tokens=False))
 
     @cached_property
     def document_start_id(self) -> int | None:
-        """The id that begins every document (BOS); None: documents begin with no such token."""
+        """The id of the BOS at the start of every document, or None if there is none."""
         added = self.encode_documents([""])[0]
         return added[0] if added[:1] == [self.hf.bos_token_id] else None
 
@@ -118,7 +118,7 @@ class Tokenizer:
 
     @cached_property
     def byte_by_token_id(self) -> dict[int, int]:
-        """The byte of each id that stands for one, if the decoder joins bytes to characters."""
+        """The byte of each byte-fallback token id, if the decoder joins bytes to characters."""
         vocabulary = self.hf.get_vocab()
         byte_by_token = {f"<0x{byte:02X}>": byte for byte in range(256)}
         byte_by_id = {
@@ -132,7 +132,7 @@ class Tokenizer:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the tokenizer's files; from the hub or a GGUF file, of its definition."""
+        """The SHA-256 of the tokenizer's files, or of its definition if it is not a folder."""
         if self._path.is_dir():
             return tokenizer_digest(self._path)
         definition = [self._backend.to_str(), self.hf.special_tokens_map]
@@ -140,11 +140,11 @@ class Tokenizer:
 
     @property
     def chat_template_digest(self) -> str:
-        """SHA-256 of the tokenizer's chat template or templates."""
+        """The SHA-256 of the tokenizer's chat template or templates."""
         return hashlib.sha256(json.dumps(self.hf.chat_template).encode()).hexdigest()
 
     def _flag_vocabulary(self, condition: Callable[[str], bool]) -> Flags:
-        """Evaluate a condition for each token; special tokens always meet it."""
+        """Return whether each token meets a condition; special tokens always do."""
         flags = np.zeros(len(self.hf), dtype=bool)
         for token, token_id in self.hf.get_vocab().items():
             flags[token_id] = bool(token) and condition(token)
@@ -154,16 +154,16 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class TokenShard:
-    """A part of the tokenised corpus: `<number>.ids` (int32) and `<number>.parquet` (documents)."""
+    """A part of the tokenized corpus: `<number>.ids` (int32) and `<number>.parquet` (documents)."""
 
     folder: Path
     number: int
     start: int
-    """The place of its first token in the stream."""
+    """The position of its first token in the stream."""
     tokens: int
 
     def read(self, start: int, stop: int) -> Ids:
-        """Read the tokens start..stop, counted from the shard's first one."""
+        """Return the tokens start..stop, relative to the shard's first token."""
         return read_ids(self.folder / f"{self.number:05d}.ids")[start:stop]
 
     def document_starts(self) -> Places:
@@ -182,7 +182,7 @@ class TokenShard:
 
 @dataclass(frozen=True)
 class TokenStream:
-    """The first `tokens` tokens of the clean corpus, document after document.
+    """The first `tokens` tokens of the clean corpus, document by document.
 
     Attributes:
         shards: the shards, in order.
@@ -197,7 +197,7 @@ class TokenStream:
 
     @cached_property
     def document_starts(self) -> Places:
-        """The place of each document's first token in the stream, shape (documents,)."""
+        """The position of each document's first token in the stream, shape (documents,)."""
         starts = np.concatenate([s.document_starts() + s.start for s in self.shards])
         return starts[starts < self.tokens]
 
@@ -206,7 +206,7 @@ class TokenStream:
         return np.array([s.start for s in self.shards], dtype=np.int64)
 
     def read(self, start: int, stop: int) -> Ids:
-        """Read the tokens start..stop of the stream, up to its end.
+        """Return the tokens start..stop of the stream, up to its end.
 
         Raises:
             ArtifactError: a shard has fewer tokens than were written.
@@ -220,7 +220,7 @@ class TokenStream:
             if len(parts[-1]) != end - position:
                 raise ArtifactError(
                     f"{shard.folder}: shard {shard.number} lacks some of its {shard.tokens:,} "
-                    "tokens: run the same command again, which writes it again."
+                    "tokens: run the same command again, which rewrites it."
                 )
             position = end
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
@@ -238,13 +238,13 @@ class TokenStream:
 
 @lru_cache(maxsize=64)  # one file for each subset of a mixture
 def read_ids(path: Path) -> Ids:
-    """Map a file of int32 tokens into memory."""
+    """Return a file of int32 tokens as a memory-mapped array."""
     return np.memmap(path, np.int32, "r") if path.stat().st_size else np.empty(0, np.int32)
 
 
 @lru_cache(maxsize=4)  # files are read in order, so a few tables are enough
 def read_kept_documents(path: Path) -> pd.DataFrame:
-    """Read the document_id and start of a shard's documents, without those that were left out."""
+    """Return the document_id and start of the documents of a shard that were not left out."""
     table = pd.read_parquet(path, columns=["document_id", "start", "kept"])
     return table[table["kept"]]
 
@@ -253,7 +253,7 @@ UNK, BOS, EOS = "<unk>", "<s>", "</s>"
 
 
 def train_tokenizer(config: TokenizerConfig, documents: Iterator[Document], folder: Path) -> None:
-    """Train a byte-level BPE that adds a BOS, as LLaMA's does; save it as a Hugging Face folder."""
+    """Train a byte-level BPE that adds a BOS, like LLaMA's; save it as a Hugging Face folder."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 

@@ -1,4 +1,4 @@
-"""Tokenises the corpus in shards, by one process or several, and searches it for the pool."""
+"""Tokenizes the corpus in shards with one or several processes, and searches it for the pool."""
 
 from __future__ import annotations
 
@@ -27,43 +27,43 @@ from contamination.injection.token_stream import Ids, Tokenizer, TokenShard, Tok
 
 @dataclass(frozen=True)
 class TokenizationSettings:
-    """Where a worker writes shards, and what it does with each document."""
+    """The folder for shards, and what is done with each document."""
 
     folder: Path
     tokenizer: Path
     pool: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Each example's text and fields, for which documents are searched."""
+    """Example id → the text and fields for which documents are searched."""
     drop: bool = False
     """Whether matching documents are left out."""
     whole: bool = False
-    """Whether only whole texts are searched for; a document that contains one is then an error."""
+    """Whether to search only for whole texts; a document that contains one is then an error."""
 
 
 @dataclass(frozen=True)
 class SourceDocument:
-    """A document, with what was counted when it was read."""
+    """A document with counts from reading it."""
 
     document: Document
     skipped: str = "{}"
-    """Input that was left out before it, as JSON: reason → number."""
+    """Input that was left out before it, as JSON: reason → count."""
     used: bool = True
-    """Whether it belongs to the part of the corpus that is being made."""
+    """Whether it belongs to the part of the corpus that is being built."""
     before: int = 0
-    """Characters of its subset before it in its file."""
+    """The number of characters of its subset before it in its file."""
 
 
 @dataclass(frozen=True)
 class TokenisedCorpus:
-    """The stream of tokens, and what its documents share with the pool: MATCH_COLUMNS."""
+    """The stream of tokens, and the `match_table` of its documents."""
 
     stream: TokenStream
     matches: pd.DataFrame
     skipped: dict[str, int]
-    """Input that was left out before the stream's last document: reason → number."""
+    """Input that was left out before the stream's last document: reason → count."""
 
 
 def with_skip_counts(documents: Iterable[Document], source: Corpus) -> Iterator[SourceDocument]:
-    """Yield the documents of the source, each with the counts of what was left out before it."""
+    """Yield the documents of the source with the counts of input that was left out before them."""
     for document in documents:
         yield SourceDocument(document, json.dumps(source.skipped))
 
@@ -75,14 +75,14 @@ def tokenize(
     num_proc: int,
     shard_characters: int,
 ) -> TokenisedCorpus:
-    """Write documents as shards of tokens until there are `wanted_tokens`; reuse finished shards.
+    """Return the tokenized corpus; documents are tokenized until there are `wanted_tokens`.
 
-    The stream is cut at `wanted_tokens`, so it depends neither on the number of processes nor on
-    the size of a shard.
+    Finished shards are reused. The stream is cut at `wanted_tokens`, so it depends neither on the
+    number of processes nor on the size of shards.
 
     Raises:
         ConfigError: the corpus has fewer tokens.
-        DataError: see `check_no_whole_text`, as soon as the shard is tokenised.
+        DataError: as `check_no_whole_text`, as soon as the shard is tokenized.
     """
     settings.folder.mkdir(parents=True, exist_ok=True)
     shards: list[TokenShard] = []
@@ -114,12 +114,12 @@ def tokenize(
 def check_enough_tokens(
     available_tokens: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]] = ()
 ) -> None:
-    """Raise a ConfigError if the corpus has fewer tokens than are wanted.
+    """Raise a ConfigError if the corpus has too few tokens.
 
     Args:
-        available_tokens: tokens of the documents.
-        wanted_tokens: tokens that are needed.
-        dropped: the matches of documents that were left out, which the error then explains.
+        available_tokens: the number of tokens of the documents.
+        wanted_tokens: the required number of tokens.
+        dropped: the matches of documents that were left out, for the error message.
     """
     if available_tokens >= wanted_tokens:
         return
@@ -134,7 +134,7 @@ def check_enough_tokens(
             "many documents contain from the benchmark."
         )
     raise ConfigError(
-        f"injection.budget_tokens asks for {wanted_tokens:,} tokens of documents, but the "
+        f"injection.budget_tokens requires {wanted_tokens:,} tokens of documents, but the "
         f"corpus has {available_tokens:,} in this part: lower the budget or choose a larger "
         f"corpus.{reason}"
     )
@@ -145,7 +145,7 @@ def check_no_whole_text(
 ) -> None:
     """Raise a DataError if only whole texts are searched for and a document contains one.
 
-    Finished shards are kept. `corpus` is the field that names the searched corpus.
+    Finished shards are kept. `corpus` is the config field of the searched corpus.
     """
     if not (settings.whole and matches):
         return
@@ -165,13 +165,13 @@ class LastDocument:
     """The last document of a shard that is used."""
 
     row: int
-    """Its row in the shard's table, which also has the documents that were left out."""
+    """Its row in the shard's table, which also contains the documents that were left out."""
     skipped: dict[str, int]
-    """Input that was left out before it: reason → number."""
+    """Input that was left out before it: reason → count."""
 
 
 def last_used_document(shard: TokenShard, tokens: int) -> LastDocument:
-    """Return the document of the last token if `tokens` tokens of the shard are used."""
+    """Return the last document of a shard of which the first `tokens` tokens are used."""
     path = shard_paths(shard.folder, shard.number)[2]
     document_table = read_document_table(path, ["kept", "start", "skipped"])
     row = int(np.flatnonzero(document_table["kept"] & (document_table["start"] < tokens))[-1])
@@ -179,7 +179,7 @@ def last_used_document(shard: TokenShard, tokens: int) -> LastDocument:
 
 
 def read_document_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """Read a shard's table: one row per document, including those that were left out."""
+    """Return a shard's table: one row per document, including those that were left out."""
     return pd.read_parquet(path, columns=list(columns))
 
 
@@ -187,13 +187,13 @@ MATCH_COLUMNS = ("document_id", *DocumentMatch._fields)
 
 
 def match_table(matches: Sequence[Sequence[Any]]) -> pd.DataFrame:
-    """Return one row per document and example, with the columns MATCH_COLUMNS."""
+    """Return a table with one row per document and example, and the columns MATCH_COLUMNS."""
     rows = [tuple(match[: len(MATCH_COLUMNS)]) for match in matches]
     return pd.DataFrame(rows, columns=list(MATCH_COLUMNS)).astype({"occurrences": np.int64})
 
 
 def count_characters(document: SourceDocument) -> int:
-    """Return a document's size in characters."""
+    """Return the number of characters of a document."""
     return len(document.document.text)
 
 
@@ -203,7 +203,7 @@ def _iter_shard_results(
     num_proc: int,
     stack: ExitStack,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the result of each chunk, in order; with several processes, work a few chunks ahead."""
+    """Yield the result of each chunk in order; several processes work a few chunks ahead."""
     numbered = enumerate(chunks)
     if num_proc == 1:
         yield from (tokenize_shard(settings, number, chunk) for number, chunk in numbered)
@@ -222,13 +222,13 @@ def _iter_shard_results(
 def tokenize_shard(
     settings: TokenizationSettings, number: int, documents: list[SourceDocument]
 ) -> dict[str, Any]:
-    """Write a shard, or reuse it; `<number>.json` is written last and marks it complete."""
+    """Return the result of a shard, which is written unless `<number>.json` marks it complete."""
     result_file, *files = shard_paths(settings.folder, number)
     return run_unless_stored(result_file, files, partial(write_shard, settings, files, [documents]))
 
 
 def shard_paths(folder: Path, number: int) -> list[Path]:
-    """Return a shard's files: its result, which marks it complete; its tokens; its documents."""
+    """Return the paths of a shard's result, which marks it complete, tokens and documents."""
     return [folder / f"{number:05d}.{end}" for end in ("json", "ids", "parquet")]
 
 
@@ -238,17 +238,17 @@ def write_shard(
     groups: Iterable[list[SourceDocument]],
     is_enough: Callable[[Counter[str]], bool] = lambda _: False,
 ) -> dict[str, Any]:
-    """Tokenise documents into one shard, a group at a time, until there are enough.
+    """Tokenize documents into one shard, group by group, until there are enough tokens.
 
     Args:
-        settings: what to do with each document.
+        settings: the settings.
         files: the files for the tokens and for the table of documents.
         groups: the documents.
         is_enough: called with the tokens of each subset so far; True ends the shard.
 
     Returns:
-        `tokens`, the shard's number of tokens; and `matches`, one row per document and example that
-        share text: MATCH_COLUMNS, and the document's row in the shard's table.
+        `tokens`, the number of tokens; and `matches`, one row per document and example that share
+        text: MATCH_COLUMNS, and the document's row in the shard's table.
     """
     tables, matches, n_rows, tokens_by_subset = (
         [_make_document_table([], [], [], 0)],
@@ -301,7 +301,7 @@ def _make_document_table(
 def _encode_kept(
     settings: TokenizationSettings, group: list[SourceDocument], kept: list[bool]
 ) -> list[Ids]:
-    """Return each document's tokens, an empty array for one that is left out."""
+    """Return each document's tokens, or an empty array if it is left out."""
     texts = [read.document.text for read, keep in zip(group, kept, strict=True) if keep]
     encoded = iter(_cached_tokenizer(settings.tokenizer).encode_documents(texts))
     return [np.asarray(next(encoded) if keep else (), np.int32) for keep in kept]
@@ -316,7 +316,7 @@ def _search_documents(
     return search([read.document.text if read.used else "" for read in group])
 
 
-@lru_cache(maxsize=1)  # one process may make several corpora, one after the other
+@lru_cache(maxsize=1)  # a process may build several corpora in turn
 def _cached_tokenizer(path: Path) -> Tokenizer:
     return Tokenizer(str(path))
 

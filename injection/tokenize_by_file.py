@@ -1,8 +1,9 @@
-"""Tokenises a corpus by file, and puts its documents in the order in which one reader has them.
+"""Tokenizes a corpus by file, and arranges its documents in the order of a single reader.
 
-With weights, the order is a merge of the subsets (`data.readers.mixture.interleave_by_weight`) by
-the characters of a subset before a document, divided by its weight, and then by the subset's name.
-No token is moved: a shard of the stream is a table of places in the files' tokens.
+With weights, the order is that of `data.readers.mixture.interleave_by_weight`: a merge of the
+subsets by the characters of a subset before a document, divided by its weight, and then by the
+subset's name. Tokens are not copied: a shard of the stream is a table of positions in the files'
+tokens.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 from contamination.core.errors import DataError
 from contamination.core.seeds import unit_hash
 from contamination.core.tasks import TaskRunner
-from contamination.data.readers import ByFile
+from contamination.data.readers import CorpusByFile
 from contamination.data.readers.mixture import no_documents_error, warn_of_used_up_subset
 from contamination.data.readers.rows import Shard as File
 from contamination.data.readers.rows import group_by_size
@@ -35,13 +36,13 @@ from contamination.injection.tokenization import (
 )
 
 Results = Mapping[int, Mapping[str, Any]]
-"""The result of each file's task, by the file's number."""
-Place = tuple[float, int, int, int, bool, int, int]
-"""A document: its key, its subset's number, its file, its row there, whether it was kept, its first
-token in the file, and its number of tokens. The rows FILE_END, SUBSET_END and UNKNOWN are no
-documents."""
-FILE_END, SUBSET_END, UNKNOWN = 1 << 60, 1 << 61, 1 << 62
-TABLE = np.dtype([(name, "i8") for name in ("start", "tokens", "at", "file", "row")])
+"""File number → the result of its task."""
+DocumentPlace = tuple[float, int, int, int, bool, int, int]
+"""A document: its sort key, its subset's number, its file, its row there, whether it was kept, its
+first token in the file, and its number of tokens. The rows FILE_END, SUBSET_END and UNKNOWN_ROW are
+not documents."""
+FILE_END, SUBSET_END, UNKNOWN_ROW = 1 << 60, 1 << 61, 1 << 62
+PLACE_DTYPE = np.dtype([(name, "i8") for name in ("start", "tokens", "at", "file", "row")])
 """A document of a shard: its first token in the shard and its number of tokens; its first token in
 the file `file`, and its row there."""
 SHARD_DOCUMENTS = 1 << 16
@@ -49,17 +50,17 @@ SHARD_DOCUMENTS = 1 << 16
 
 @dataclass(frozen=True)
 class SubsetFiles:
-    """The documents of one subset, file after file."""
+    """The documents of one subset, file by file."""
 
     number: int
-    """Its place in the order of the subsets' names."""
+    """Its index among the sorted names of subsets."""
     name: str | None
     """None: documents of all subsets."""
     weight: float
     files: Sequence[int]
 
     def count_read_characters(self, results: Results) -> int:
-        """Count the characters of its files that have results."""
+        """Return the number of characters in its files that have results."""
         by_file = [
             results[file_number]["characters"]
             for file_number in self.files
@@ -69,12 +70,12 @@ class SubsetFiles:
             return sum(sum(by_subset.values()) for by_subset in by_file)
         return sum(by_subset.get(self.name, 0) for by_subset in by_file)
 
-    def iter_places(self, folder: Path, results: Results) -> Iterator[Place]:
-        """Yield its documents, each file's end and its own end, up to the first unknown file."""
+    def iter_places(self, folder: Path, results: Results) -> Iterator[DocumentPlace]:
+        """Yield its documents, the ends of files and of the subset, up to the first unread file."""
         before = 0
         for file_number in self.files:
             if file_number not in results:
-                yield before / self.weight, self.number, file_number, UNKNOWN, False, 0, 0
+                yield before / self.weight, self.number, file_number, UNKNOWN_ROW, False, 0, 0
                 return
             table = tokenization.read_document_table(
                 tokenization.shard_paths(folder, file_number)[2],
@@ -95,13 +96,13 @@ class SubsetFiles:
 
 @dataclass
 class DocumentOrder:
-    """The documents in the order of the stream, as far as the tokenised files show it."""
+    """The documents in the order of the stream, as far as the tokenized files determine it."""
 
     subsets: Sequence[SubsetFiles]
     sources: Path
-    """The folder of the files' tokens."""
+    """The folder with the files' tokens."""
     folder: Path
-    """The folder for the tables of its shards."""
+    """The folder for the shards' tables."""
     shards: list[TokenShard] = field(default_factory=list)
     tokens: int = 0
     behind: tuple[SubsetFiles, float] | None = None
@@ -111,15 +112,15 @@ class DocumentOrder:
     _dropped: list[Sequence[Any]] = field(default_factory=list)
     """The matches of documents that were left out."""
     _reached: dict[int, int] = field(default_factory=dict)
-    """The last row of each file that was reached, or FILE_END."""
+    """File number → the last row that was reached, or FILE_END."""
     _ended: list[SubsetFiles] = field(default_factory=list)
 
     def extend_order(self, results: Results, wanted_tokens: int) -> None:
-        """Order documents until there are `wanted_tokens`, or the next document is unknown.
+        """Order documents until there are `wanted_tokens` or the next document is unknown.
 
         Raises:
-            ConfigError: all documents have fewer tokens.
-            DataError: a file has bad input and the corpus stops at it; a subset has no documents.
+            ConfigError: all documents together have fewer tokens.
+            DataError: a file has bad input and `on_error` is stop; or a subset has no documents.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         matches: dict[tuple[int, int], list[Sequence[Any]]] = {}
@@ -129,7 +130,7 @@ class DocumentOrder:
         waiting: list[tuple[int, ...]] = []
         places = [subset.iter_places(self.sources, results) for subset in self.subsets]
         for key, subset, file_number, row, kept, start, tokens in merge(*places):
-            if row == UNKNOWN:
+            if row == UNKNOWN_ROW:
                 self.behind = self.subsets[subset], key
                 return
             if row == SUBSET_END:
@@ -152,7 +153,7 @@ class DocumentOrder:
         tokenization.check_enough_tokens(self.tokens, wanted_tokens, self._dropped)
 
     def _write_shard(self, places: Sequence[tuple[int, ...]]) -> None:
-        shard_number, place_table = len(self.shards), np.array(places, TABLE)
+        shard_number, place_table = len(self.shards), np.array(places, PLACE_DTYPE)
         first_token = int(place_table["start"][0])
         place_table["start"] -= first_token
         np.save(self.folder / f"{shard_number:05d}.npy", place_table)
@@ -163,8 +164,8 @@ class DocumentOrder:
         )
 
     def tokenised_corpus(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
-        """Return the stream, its matches, and what was left out."""
-        if self._ended and len(self._ended) < len(self.subsets):  # other subsets went on
+        """Return the tokenized corpus: the stream, its matches, and counts of left-out input."""
+        if self._ended and len(self._ended) < len(self.subsets):  # other subsets continued
             warn_of_used_up_subset(
                 str(self._ended[0].name), self._ended[0].count_read_characters(results)
             )
@@ -183,13 +184,13 @@ class DocumentOrder:
 
 @dataclass(frozen=True)
 class GatheredShard(TokenShard):
-    """A part of the stream: `<number>.npy` lists the places of its documents in the files."""
+    """A part of the stream: `<number>.npy` lists the positions of its documents in the files."""
 
     sources: Path
     """The folder of the files' tokens."""
 
     def read(self, start: int, stop: int) -> Ids:
-        """Gather the tokens start..stop from the files."""
+        """Return the tokens start..stop, gathered from the files."""
         place_table = self._place_table
         first_row = int(np.searchsorted(place_table["start"], start, side="right")) - 1
         rows = place_table[
@@ -227,15 +228,15 @@ def _load_place_table(path: Path) -> Any:
     return np.load(path)
 
 
-MARGIN = 1.02  # files with this share of the bytes that are expected to be needed are read
+FILES_MARGIN = 1.02  # so many times the bytes that are probably needed are read
 
 
 @dataclass(frozen=True)
 class FileTokenizationTask:
-    """Tokenises files of the corpus, one piece per file."""
+    """Tokenizes files of the corpus, one piece per file."""
 
     work: TokenizationSettings
-    source: ByFile
+    source: CorpusByFile
     share: tuple[float, float]
     """The range of hashes of the documents that are used."""
     wanted_tokens: int
@@ -252,11 +253,11 @@ class FileTokenizationTask:
         return tokenization.shard_paths(self.work.folder, self.numbers[piece])[1:]
 
     def make(self, piece: int) -> dict[str, Any]:
-        """Tokenise a file, up to the number of tokens that is wanted of all files together.
+        """Tokenize a file, up to the number of tokens that is wanted of all files together.
 
         Returns:
-            The result of `write_shard`, and: `characters`, those of each subset that were read;
-            `skipped`, the counts of what was left out; `stopped`, the error if bad input ended it.
+            The result of `write_shard`, and: `characters`, the characters read by subset;
+            `skipped`, the counts of left-out input; `stopped`, the error if bad input ended it.
         """
         file = self.source.shards[self.numbers[piece]]
         characters, stopped = Counter[str](), list[str]()
@@ -282,7 +283,7 @@ class FileTokenizationTask:
     def _iter_documents(
         self, file: File, characters: Counter[str], stopped: list[str]
     ) -> Iterator[SourceDocument]:
-        """Yield all documents of a file: those that are not used count for the order, too."""
+        """Yield all documents of a file; unused documents also affect the order."""
         low, high = self.share
         try:
             for document in self.source.documents_in(file):
@@ -290,12 +291,12 @@ class FileTokenizationTask:
                 before = characters[document.subset]
                 characters[document.subset] += len(document.text)
                 yield SourceDocument(document, json.dumps(self.source.skipped), used, before)
-        except DataError as error:  # it does not matter if the budget ends before it
+        except DataError as error:  # ignored if the budget ends before it
             stopped.append(str(error))
 
     @property
     def subsets(self) -> list[SubsetFiles]:
-        """Each subset's files."""
+        """The files of each subset."""
         source, weights = self.source, self.source.weights
         if not weights:
             return [SubsetFiles(0, None, 1.0, range(len(source.shards)))]
@@ -311,11 +312,11 @@ class FileTokenizationTask:
 
 
 def tokenize_files(task: FileTokenizationTask, runner: TaskRunner) -> TokenisedCorpus:
-    """Tokenise as many files as are needed, and put their documents in order.
+    """Tokenize as many files as are needed, and arrange their documents in order.
 
     Raises:
-        ConfigError: the corpus has fewer tokens than are wanted.
-        DataError: a file has bad input and the corpus stops at it; or see `check_no_whole_text`.
+        ConfigError: the corpus has too few tokens.
+        DataError: a file has bad input and `on_error` is stop; or as `check_no_whole_text`.
     """
     task.work.folder.mkdir(parents=True, exist_ok=True)
     results: dict[int, dict[str, Any]] = {}
@@ -334,12 +335,12 @@ def tokenize_files(task: FileTokenizationTask, runner: TaskRunner) -> TokenisedC
 def _choose_next_files(
     task: FileTokenizationTask, results: Results, tokens: int, behind: SubsetFiles, key: float
 ) -> list[int]:
-    """Choose the files to tokenise next, at least one of the subset that is furthest behind.
+    """Return the files to tokenize next, at least one of the subset that is furthest behind.
 
-    It is assumed that the rest of each subset has as many tokens per key as there are up to `key`.
+    The number of tokens per unit of the key is assumed to be the same in the rest of the files.
     """
     subsets, chosen = task.subsets, set[int]()
-    target_key = key * MARGIN * task.wanted_tokens / tokens if tokens else 2 * key
+    target_key = key * FILES_MARGIN * task.wanted_tokens / tokens if tokens else 2 * key
     for subset in subsets:
         known_files = [number for number in subset.files if number in results]
         if read := subset.count_read_characters(results):

@@ -1,8 +1,9 @@
-"""The proof: reads the packed sequences again and compares them with the ledger, token by token.
+"""Verifies a corpus: reads the packed sequences and compares them with the ledger token by token.
 
-Texts of the pool are searched for among the tokens, and in the text to which the tokens decode
+Texts of the pool are searched in the tokens, and in the text to which the tokens decode
 (`DecodedTextSearch`). Occurrences that the ledger lists, or that overlap a listed copy, are not
-counted: a copy and its neighbours may spell another text of the pool. All others are natural.
+counted, since a copy and its surroundings may contain another text of the pool. All other
+occurrences are natural.
 """
 
 from __future__ import annotations
@@ -24,36 +25,36 @@ from contamination.data.text import normalise_text
 from contamination.injection.token_stream import Ids, Tokenizer
 
 Covered = np.ndarray[Any, np.dtype[np.bool_]]
-"""For each token, whether a listed copy covers it, shape (tokens,)."""
+"""Whether a listed copy covers each token, shape (tokens,)."""
 
 PROBE_TOKENS = 16
 SEARCHED_AT_ONCE = 1 << 18
 NO_TOKENS: Ids = np.empty(0, np.int32)
-NATURAL = "natural_occurrences"
-"""Column of the examples: occurrences that no ledger row lists."""
+NATURAL_COLUMN = "natural_occurrences"
+"""Column of the examples with the occurrences that no ledger row lists."""
 
 
 @dataclass(frozen=True)
 class ProofUnits:
-    """What a corpus consists of, for its proof."""
+    """The units of which a corpus or an export consists."""
 
     unit: str = "token"
     container: str = "sequence"
-    """What contains the units, one after the other."""
+    """The container of consecutive units."""
     exact: bool = True
-    """Whether an occurrence that the ledger does not list is a failure; else it is only counted."""
+    """Whether an occurrence that the ledger does not list is a failure, or is only counted."""
 
 
 @dataclass
 class Proof:
-    """The result of a proof: how much was read, and each failure."""
+    """The result of a verification: how much was read, and the failures."""
 
     rows: int = 0
     tokens: int = 0
     failures: list[str] = field(default_factory=list)
     units: ProofUnits = field(default_factory=ProofUnits)
     natural: dict[str, int] = field(default_factory=dict)
-    """Each text's occurrences that the ledger does not list, if these are no failures."""
+    """Text → its occurrences that the ledger does not list, if these are not failures."""
 
     @property
     def natural_count(self) -> int:
@@ -79,26 +80,26 @@ def verify(
     units: ProofUnits | None = None,
     natural: bool = False,
 ) -> Proof:
-    """Prove that each listed copy is in its place, and that no other text of the pool occurs.
+    """Verify that each listed copy is at its position, and that no other text of the pool occurs.
 
-    The corpus is read once, in memory that does not grow with it.
+    The corpus is read once, in constant memory.
 
     Args:
         blocks: the packed sequences in order, each block of shape (n, sequence_tokens).
         examples: the pool, one row per example.
         ledger: one row per inserted copy, or per part of a copy that was split.
         tokenizer: the tokenizer of the packed corpus.
-        window: first and last token (exclusive) of the packed corpus that copies may take.
-        units: what the blocks consist of; None: tokens.
+        window: the first token and the end (exclusive) of the window for copies.
+        units: the units of the blocks; None: tokens.
         natural: whether natural occurrences are counted; otherwise each is a failure.
     """
-    check = Check.prepare(examples, ledger, tokenizer, window, units, natural=natural)
+    check = CorpusCheck.prepare(examples, ledger, tokenizer, window, units, natural=natural)
     return check.combine_parts([check.read_part(blocks)])
 
 
 @dataclass(frozen=True)
 class PartResult:
-    """What was read of one part of the packed corpus."""
+    """The result of verifying one part of the packed corpus."""
 
     tokens: int
     sequences: int
@@ -111,21 +112,21 @@ class PartResult:
 
 @dataclass(frozen=True)
 class DecodedTextSearch:
-    """Searches the text that packed tokens decode to, with special tokens written out.
+    """Searches the text to which packed tokens decode, including special tokens.
 
-    It finds a text whatever its case, white space and Unicode form, also inside a sentence, where
-    the tokens at its edges differ from those that the text has on its own.
-    An occurrence in two blocks may be missed if more than half of its characters are white space.
+    It finds texts regardless of case, white space and Unicode form, and also within a sentence,
+    where the tokens at the edges of a text may differ. An occurrence in two blocks may be missed if
+    more than half of its characters are white space.
     """
 
     folder: Path
     """The tokenizer's folder."""
     decoded: Mapping[str, str]
-    """Each text of the pool, encoded, decoded and normalised."""
+    """Text of the pool → the text after encoding, decoding and normalisation."""
 
     @classmethod
     def for_texts(cls, texts: Iterable[str], folder: Path) -> DecodedTextSearch:
-        """Search for these texts, with the tokenizer in `folder`."""
+        """Return a search for these texts, with the tokenizer in `folder`."""
         tokenizer = _cached_tokenizer(folder)
         ids = {text: np.array(tokenizer.encode(text), np.int32) for text in texts}
         decoded = {
@@ -135,13 +136,13 @@ class DecodedTextSearch:
 
     @property
     def tail_tokens(self) -> int:
-        """How many tokens before a block an occurrence may begin: at most one per byte."""
+        """The maximum number of tokens before a block at which an occurrence may begin."""
         return 2 * max((len(text.encode()) for text in self.decoded.values()), default=0)
 
     def count_new(self, new: Ids, before: Ids, covered: Covered) -> Counter[str]:
-        """Count how often each decoded text ends in the `new` tokens, which follow `before`.
+        """Return how often each decoded text ends in the `new` tokens, which follow `before`.
 
-        Listed copies are left out; `covered` says which of `before` and `new` they cover.
+        Listed copies are not counted; `covered` is their mask over `before` and `new`.
         """
         counts = self._count_uncovered(np.concatenate([before, new]), covered)
         return counts - self._count_uncovered(before, covered[: len(before)])
@@ -158,18 +159,18 @@ class DecodedTextSearch:
 
 @dataclass(frozen=True)
 class CopySpans:
-    """The places of the listed copies in the stream of packed tokens."""
+    """The positions of the listed copies in the stream of packed tokens."""
 
     starts: Places
     """The first token of each ledger row, shape (rows,)."""
     stops: Places
-    """The token after the last one of each ledger row, shape (rows,)."""
+    """The end (exclusive) of each ledger row, shape (rows,)."""
     copies: frozenset[tuple[int, str]]
     """The first token and the text of each copy."""
 
     @classmethod
     def from_ledger(cls, copies: pd.DataFrame, sequence_tokens: int) -> CopySpans:
-        """Locate the rows of a ledger that has the column `text`."""
+        """Return the spans of a ledger that has the column `text`."""
         before = copies["sequence"].to_numpy(np.int64) * sequence_tokens
         starts = before + copies["token_start"].to_numpy(np.int64)
         stops = before + copies["token_end"].to_numpy(np.int64)
@@ -197,7 +198,7 @@ def _cached_verbatim(texts: tuple[str, ...]) -> VerbatimCounter:
 
 
 @dataclass(frozen=True)
-class Check:
+class CorpusCheck:
     """Checks a corpus against its ledger; parts of the corpus are read independently."""
 
     examples: pd.DataFrame
@@ -208,8 +209,8 @@ class Check:
     window: tuple[int, int]
     units: ProofUnits = field(default_factory=ProofUnits)
     natural: bool = False
-    """Whether natural occurrences are counted; otherwise each is a failure. If the examples have a
-    column of them, it must be right."""
+    """Whether natural occurrences are counted; otherwise each is a failure. If the examples have
+    the column NATURAL_COLUMN, it must be correct."""
     text_search: DecodedTextSearch | None = None
     """None: only tokens are searched."""
 
@@ -224,8 +225,8 @@ class Check:
         *,
         natural: bool = False,
         folder: Path | None = None,
-    ) -> Check:
-        """Prepare a check; see `verify`. With the tokenizer's `folder`, text is searched too."""
+    ) -> CorpusCheck:
+        """Return a check; see `verify`. With the tokenizer's `folder`, decoded text is searched."""
         texts = dict(zip(examples["example_id"], examples["text"], strict=True))
         copies = ledger.assign(text=ledger["reworded"].fillna(ledger["example_id"].map(texts)))
         searched = dict.fromkeys([*texts.values(), *copies["text"]])
@@ -242,19 +243,19 @@ class Check:
 
     @property
     def tail_tokens(self) -> int:
-        """How many tokens before a part are needed to read it: those of the longest text."""
+        """The number of tokens before a part that are needed to verify it."""
         longest = max(map(len, self.ids.values()), default=0)
         return max(longest, self.text_search.tail_tokens if self.text_search else 0)
 
     def read_part(
         self, blocks: Iterable[Ids], first: int = 0, before: Ids = NO_TOKENS
     ) -> PartResult:
-        """Check one part of the corpus.
+        """Return the result of checking one part of the corpus.
 
         Args:
             blocks: the part's sequences, each block of shape (n, sequence_tokens).
             first: the number of the part's first sequence.
-            before: the tokens before this sequence, at least `tail_tokens` of them, or all.
+            before: at least `tail_tokens` tokens before this sequence, or all of them.
         """
         proof, part_start = self._empty_proof(), first
         sorted_copies, text_counts = self._sorted_copies, Counter[str]()
@@ -288,7 +289,7 @@ class Check:
         return PartResult(proof.tokens, first - part_start, proof.failures, *copy_and_text_counts)
 
     def combine_parts(self, parts: Sequence[PartResult]) -> Proof:
-        """Combine the results of all parts."""
+        """Return the combined result of all parts."""
         proof = self._empty_proof()
         proof.tokens = sum(part.tokens for part in parts)
         _check_listed_copies(self.examples, self.copies, self.ids, proof)
@@ -326,16 +327,18 @@ class Check:
         return names | {r.text: f"{r.example_id} (reworded)" for r in copies if r.reworded}
 
     def _natural_count_failures(self, proof: Proof) -> list[str]:
-        """Failures of examples whose column of natural occurrences is wrong.
+        """Failures of examples whose number of natural occurrences is wrong.
 
-        If only tokens are searched, some occurrences are missed, so too few are no failure.
+        If only tokens are searched, some occurrences are missed, so too few are not a failure.
         """
-        if NATURAL not in self.examples or not (self.natural and self.units.exact):
+        if NATURAL_COLUMN not in self.examples or not (self.natural and self.units.exact):
             return []
-        rows = self.examples[["example_id", "text", NATURAL]].itertuples(index=False, name=None)
+        rows = self.examples[["example_id", "text", NATURAL_COLUMN]].itertuples(
+            index=False, name=None
+        )
         counts = [(name, proof.natural.get(text, 0), int(n)) for name, text, n in rows]
         return [
-            f"{name}: {n} natural occurrences, {NATURAL} says {recorded}"
+            f"{name}: {n} natural occurrences, {NATURAL_COLUMN} says {recorded}"
             for name, n, recorded in counts
             if n > recorded or (n < recorded and self.text_search)
         ]
@@ -367,7 +370,7 @@ def _add_failure(proof: Proof, row: Any, problem: str) -> None:
 def _check_listed_copies(
     examples: pd.DataFrame, copies: pd.DataFrame, ids: dict[str, Ids], proof: Proof
 ) -> None:
-    """Check that each example has as many copies as occurrences, each of them listed in full."""
+    """Check that each example has as many copies as occurrences, all of them listed completely."""
     n_copies_by_example = copies.groupby("example_id")["copy"].nunique()
     for row in examples.itertuples():
         listed = n_copies_by_example.get(row.example_id, 0)
@@ -375,7 +378,7 @@ def _check_listed_copies(
             proof.failures.append(
                 f"{row.example_id}: {row.occurrences} occurrences, the ledger has {listed} copies"
             )
-    # a Counter, since pandas takes texts that agree up to a NUL for equal
+    # a Counter, since pandas considers texts equal that agree up to a NUL
     listed_tokens: Counter[tuple[str, int, str]] = Counter()
     for row in copies.itertuples():
         listed_tokens[row.example_id, row.copy, row.text] += row.token_end - row.token_start
@@ -387,11 +390,11 @@ def _check_listed_copies(
 
 
 class _TokenSearch:
-    """Counts how often each text's tokens occur in the packed stream, across blocks too.
+    """Counts how often each text's tokens occur in the packed stream, also across blocks.
 
-    A window of each text that few others share is searched for by a rolling hash; each hit is then
-    compared in full. With `spans`, an occurrence that overlaps a listed copy is counted only if it
-    is this copy.
+    A window of each text that few others share is searched with a rolling hash, and each match is
+    then compared in full. With `spans`, an occurrence that overlaps a listed copy is counted only
+    if it is this copy.
     """
 
     def __init__(

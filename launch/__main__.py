@@ -17,7 +17,7 @@ import contamination.launch.config  # noqa: F401 (registers the nodes of the pip
 from contamination.core import integrity
 from contamination.core.cli import run_hydra_command, run_tool
 from contamination.core.errors import ArtifactError, ConfigError, near_names, require
-from contamination.core.help import answer, refuse_words
+from contamination.core.help import print_help_or_error, print_usage_error
 from contamination.core.signals import SIGNALS
 from contamination.launch import DAMAGE_REMEDY
 from contamination.launch.cells import Launch
@@ -53,7 +53,7 @@ def _check_runs_and_maybe_prune(arguments: Sequence[str]) -> int:
     options = {word for word in arguments if word.startswith("--")}
     folders = [word for word in arguments if word not in options]
     if options - {"--prune", "--yes"} or len(folders) > 1:
-        return refuse_words("launch check")
+        return print_usage_error("launch check")
     runs = folders[0].removeprefix("runs=") if folders else "runs"
     require(bool(runs), "runs", runs, "give a folder.")
     paths = inspect_runs(Path(runs))
@@ -131,7 +131,7 @@ def _run_launch() -> int:
 def main() -> int:
     """Run a launch, or one of its tools."""
     integrity.set_damage_remedy(DAMAGE_REMEDY)
-    if (answered := answer("launch")) is not None:
+    if (answered := print_help_or_error("launch")) is not None:
         return answered
     if {*sys.argv[1:]} <= {"-m", "--multirun"}:
         return run_tool(_ask_what_to_run)
@@ -149,7 +149,7 @@ def main() -> int:
         case ["report", folder]:
             return run_tool(lambda: _report_on_folder(Path(folder)))
         case ["status" | "report" as tool, *_]:
-            return refuse_words(f"launch {tool}")
+            return print_usage_error(f"launch {tool}")
     return _run_launch()
 
 

@@ -77,7 +77,7 @@ ADOPTING = ".adopting"
 def _copy_artifact(source: artifacts.Artifact, runs: Path) -> artifacts.Artifact:
     """Copy a finished folder with its manifest, under its own name unless it was renamed."""
     folder_name = source.path.name
-    if not artifacts.FOLDER_NAME.fullmatch(folder_name):
+    if not artifacts.RUN_FOLDER_NAME.fullmatch(folder_name):
         folder_name = f"{folder_name}-{source.digest[:12]}"
     folder = runs / source.kind / folder_name
     is_there = source.path.parent == folder.parent.resolve()
@@ -117,14 +117,14 @@ def _adopt_hf_model(source: Path, runs: Path) -> artifacts.Artifact:
     parameters = sum(weights.numel() for weights in model.parameters())
     files = file_digests_of_folder(source)
 
-    def make(folder: Path) -> artifacts.Built:
+    def make(folder: Path) -> artifacts.WrittenFiles:
         copy = folder / trained_model.HF
         shutil.rmtree(copy, ignore_errors=True)
         _copy_files(source, copy, files)
         if digests_by_name({name: copy / name for name in files}) != files:
             raise DataError(f"{source} changed while it was copied: run the same command again.")
         counts = {"parameters": parameters, **ancestry_of("path", str(source)).manifest_entries()}
-        return artifacts.Built([f"{trained_model.HF}/{name}" for name in files], counts)
+        return artifacts.WrittenFiles([f"{trained_model.HF}/{name}" for name in files], counts)
 
     inputs = {"model": combined_digest(files)}
     folder = artifacts.run_folder(runs, trained_model.KIND, source.name, Adopted(), inputs)

@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 
 from contamination.core import lock
-from contamination.core.artifacts import CONFIG, FOLDER_NAME, is_complete
+from contamination.core.artifacts import CONFIG, RUN_FOLDER_NAME, is_complete
 from contamination.core.errors import ArtifactError, ConfigError
-from contamination.core.files import TEMPORARY_END
-from contamination.core.hashing import SHOWN_BYTES
+from contamination.core.files import TEMPORARY_SUFFIX
+from contamination.core.hashing import MIN_PROGRESS_BYTES
 from contamination.core.integrity import ALWAYS, MANIFEST, SCHEMA, find_damages, read_manifest
 from contamination.core.progress import progress_bar
 
@@ -55,7 +55,11 @@ def inspect_runs(runs: Path) -> list[CheckedPath]:
     )
     sizes = {folder: _size_in_bytes(folder) for folder in folders}
     total = sum(sizes.values())
-    options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": total < SHOWN_BYTES}
+    options: dict[str, Any] = {
+        "unit": "B",
+        "unit_scale": True,
+        "disable": total < MIN_PROGRESS_BYTES,
+    }
     paths = []
     with progress_bar(total=total, desc="check", **options) as bar:
         for folder, size in sizes.items():
@@ -108,7 +112,7 @@ def _remove_unless_in_use(path: Path) -> str:
     folder = next(
         (parent for parent in (path, *path.parents) if parent.parent.name in ARTIFACTS), None
     )
-    lease = path if path.parent.name == lock.LOCKS else folder and lock.lease_path(folder)
+    lease = path if path.parent.name == lock.LOCKS_FOLDER else folder and lock.lease_path(folder)
     in_progress = folder is not None and lock.describe_builder(folder) is not None
     no_lease = nullcontext(not in_progress)
     with no_lease if in_progress or lease is None else lock.holding_lease_if_free(lease) as free:
@@ -134,7 +138,7 @@ def _delete_path(path: Path) -> None:
 
 def _state_and_remark(folder: Path) -> tuple[str, str]:
     # the maker is read first: it may finish the folder meanwhile
-    has_stage_name, process = FOLDER_NAME.fullmatch(folder.name), lock.describe_builder(folder)
+    has_stage_name, process = RUN_FOLDER_NAME.fullmatch(folder.name), lock.describe_builder(folder)
     if not is_complete(folder):
         if process is not None:
             return RUNNING, f"{process} makes it"
@@ -154,14 +158,16 @@ def _state_and_remark(folder: Path) -> tuple[str, str]:
 
 
 def _orphaned_leases(runs: Path) -> Iterator[CheckedPath]:
-    for lease in (runs / lock.LOCKS).glob("*.lease"):
+    for lease in (runs / lock.LOCKS_FOLDER).glob("*.lease"):
         if lease.is_file() and lock.describe_lease_holder(lease) is None:
             yield CheckedPath(
                 lease, ORPHANED, _size_in_bytes(lease), "the lease of a process that is gone"
             )
 
 
-TEMPORARY = re.compile(r"\.(.+\.(?P<host>[^.].*)\.(?P<pid>\d{1,7})|.+)" + re.escape(TEMPORARY_END))
+TEMPORARY = re.compile(
+    r"\.(.+\.(?P<host>[^.].*)\.(?P<pid>\d{1,7})|.+)" + re.escape(TEMPORARY_SUFFIX)
+)
 STALE = 3600.0
 """Seconds without a change after which another machine's temporary file counts as left over."""
 
@@ -171,7 +177,7 @@ def _orphaned_temporary_files(runs: Path, in_progress: Sequence[Path]) -> Iterat
     kinds = [runs / kind for kind in (*ARTIFACTS, "launches")]
     for parent, folders, files in (step for kind in kinds for step in os.walk(kind)):
         here = Path(parent)
-        if here in in_progress or here.name == lock.LOCKS:
+        if here in in_progress or here.name == lock.LOCKS_FOLDER:
             folders.clear()
             continue
         for name in [*folders, *files]:

@@ -17,13 +17,7 @@ from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.injection.config import InjectionStage
 from contamination.launch import second_stage, shared
 from contamination.launch.config import ClusterConfig, LaunchSettings, PipelineNodes
-from contamination.launch.plan import (
-    BASE,
-    CellPlan,
-    check_methods,
-    plan,
-    stage_with_models,
-)
+from contamination.launch.plan import BASE, CellPlan, check_methods, plan, stage_with_models
 from contamination.launch.stage_runner import Stages
 from contamination.training.deepspeed_engine import check_batch
 from contamination.training.models import hf_folder

@@ -18,11 +18,7 @@ from contamination.detection.resources import open_prefix
 from contamination.injection.config import InjectionConfig, InjectionStage
 from contamination.launch.config import LaunchSettings, PipelineNodes, SecondStage
 from contamination.launch.second_stage import check_second_stage
-from contamination.training.config import (
-    PretrainingConfig,
-    TrainingConfig,
-    TrainingStage,
-)
+from contamination.training.config import PretrainingConfig, TrainingConfig, TrainingStage
 from contamination.training.data import SequenceOrder
 from contamination.training.deepspeed_engine import check_dtype, check_warmup
 from contamination.training.loop import check_recipe
@@ -132,7 +128,7 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
         budget = stages.pretraining.budget_tokens
         source = instantiate_node("base_corpus", stages.base_corpus)
         contamination.injection.run.check_budget("model.pretraining.budget_tokens", budget, source)
-    candidates = contamination.injection.run.check(stages.injection)
+    candidates = contamination.injection.run.check_and_read_candidates(stages.injection)
     return replace(stages, benchmarks={f"benchmark.{c.name}": c.digest for c in candidates})
 
 

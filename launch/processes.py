@@ -101,7 +101,7 @@ class Processes:
 
         Raises:
             UserError: an error of the user's that one of them reported.
-            StoppedError: a signal came, and they have saved their work.
+            StoppedError: a signal was received, and they have saved their work.
             CrashedError: they crashed too often.
         """
         command, last_error = self.command(run_name), ""
@@ -201,7 +201,7 @@ class Processes:
             return UserError(first.message)
         return CrashedError(
             f"rank {first.rank} on {first.host} failed first: {first.kind}: {first.message} (its "
-            f"traceback is above, and in {self.folder / process_records.FAILED})",
+            f"traceback is above, and in {self.folder / process_records.FAILURES_FOLDER})",
             known=True,
         )
 
@@ -216,7 +216,7 @@ def _run_command(
     environment: dict[str, str],
     ask_to_stop: Callable[[subprocess.Popen[bytes]], None],
 ) -> tuple[int, bool]:
-    """Run a command; return its exit status and whether a signal came, which it is told to obey."""
+    """Run a command; return its exit status and whether a signal was received and passed on."""
     process: subprocess.Popen[bytes] | None = None
 
     def on_signal() -> None:

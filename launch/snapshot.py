@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import contamination
-from contamination.core.artifacts import REVISION, code_revision
+from contamination.core.artifacts import REVISION_FILE, code_revision
 from contamination.core.files import temporary_path
 from contamination.core.process_startup import PACKAGES
 
@@ -63,7 +63,7 @@ def _copy_code(files: Sequence[Path], folder: Path) -> None:
         shutil.copyfile(file, folder / file.relative_to(HOME))
     (folder / INIT).parent.mkdir(exist_ok=True)
     shutil.copyfile(str(contamination.__file__), folder / INIT)
-    (folder / REVISION).write_text(code_revision() + "\n")
+    (folder / REVISION_FILE).write_text(code_revision() + "\n")
     (folder / "changes.diff").write_text(_read_changes())
 
 

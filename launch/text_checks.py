@@ -21,9 +21,9 @@ from contamination.injection.copies import Insertions
 from contamination.injection.finetuning.config import FINETUNING
 from contamination.injection.finished_corpus_search import texts_by_example
 from contamination.injection.pool import chosen_source, read_candidates
-from contamination.injection.pool_sizes import PoolSizes, asked_sizes, find_adapted
+from contamination.injection.pool_sizes import PoolSizes, find_adapted_sizes, requested_sizes
 from contamination.injection.run import hash_range_of_part, make_tokenizer, plan_insertions
-from contamination.injection.supply import SECONDS, TokenSupply, measure_supply
+from contamination.injection.supply import MEASURING_SECONDS, TokenSupply, measure_supply
 from contamination.injection.token_stream import Tokenizer
 from contamination.launch.pipeline import injection_stage_with_tokenizer
 from contamination.launch.plan import CellPlan
@@ -109,7 +109,7 @@ class TextChecks:
 
     folder: Path
     """A temporary folder for the tokenizers that are trained."""
-    seconds: float = SECONDS
+    seconds: float = MEASURING_SECONDS
     """How long to tokenise a part of a corpus, and then how long to only read it."""
     _tokenizers: dict[str, str] = field(default_factory=dict)
     _insertions: dict[str, PlannedInsertions] = field(default_factory=dict)
@@ -276,11 +276,11 @@ def _describe_adapted(plan: CellPlan, insertions: PlannedInsertions) -> Iterator
     if insertions.examples is None:
         return
     config = plan.injection.injection
-    for name, counts in find_adapted(config, insertions.examples).items():
+    for name, counts in find_adapted_sizes(config, insertions.examples).items():
         sizes = PoolSizes(counts["members"], counts["nonmembers"])
         yield (
-            f"benchmark {name}: {sizes.describe()} instead of {asked_sizes(config).describe()}, "
-            "since it has no more examples that fit"
+            f"benchmark {name}: {sizes.describe()} instead of "
+            f"{requested_sizes(config).describe()}, since it has no more examples that fit"
         )
 
 

@@ -26,7 +26,7 @@ from contamination.launch.plan import CellPlan
 from contamination.training.config import ModelConfig, TrainingStage
 from contamination.training.data import SequenceOrder
 from contamination.training.masked_lm import MaskedLMTrainingConfig, roberta_config
-from contamination.training.objectives.choose import CLASSES
+from contamination.training.objectives.choose import OBJECTIVE_CLASSES
 from contamination.training.resources import (
     ModelShape,
     flops_per_token,
@@ -105,7 +105,7 @@ def training_workload(
     tokens = order.count_sequences_seen(order.steps) * sequence_tokens + planned_retained_tokens(
         config, order
     )
-    read = evaluated + CLASSES[config.objective].readings * sequences * sequence_tokens
+    read = evaluated + OBJECTIVE_CLASSES[config.objective].readings * sequences * sequence_tokens
     return Workload(tokens, (factor * tokens + read / 3) * model.flops if model else None)
 
 

@@ -8,8 +8,8 @@ one benchmark (the sides hold 200 of it), and runs the whole audit, blind baseli
 
 - *clean*: the model before the contaminated training. Both sides are drawn from members and
   non-members alike. Wanted: "leaked" in at most 5%.
-- *shifted*: the same model, but the questions are changed in one of five ways, so that the two sets
-  differ as texts. Wanted: "cannot be determined" in at least 90%, "leaked" in at most 5%.
+- *shifted*: the same model, but the questions are changed in one of eight ways, so that the two
+  sets differ as texts. Wanted: "cannot be determined" in at least 90%, "leaked" in at most 5%.
 - *contaminated*: members against non-members, by occurrences: the power. Beside it the power of
   dataset inference as published (Maini et al. 2024: half-splits, a linear model, a t-test; the
   median p-value of 10 splits, doubled).
@@ -48,13 +48,49 @@ Outcomes = dict[str, list[str]]
 """The outcome of each audit, by the set that was audited."""
 SPLITS = 10
 METHODS = ("loss", "zlib", "min_k", "min_k_plus_plus", "gap_k", "surp")
+Random = np.random.Generator
+
+
+def misspelt(text: str, number: int) -> str:
+    """Returns the text with two letters swapped inside some of its words of five or more."""
+    words, rng = text.split(" "), random_of(text)
+    long = [i for i, word in enumerate(words) if len(word) > 4 and word.isalpha()]
+    for i in rng.permutation(long)[:number]:
+        word, at = words[i], int(rng.integers(1, len(words[i]) - 2))
+        words[i] = f"{word[:at]}{word[at + 1]}{word[at]}{word[at + 2 :]}"
+    return " ".join(words)
+
+
+def reordered(text: str) -> str:
+    """Returns the text with two pairs of neighbours swapped, before the answer."""
+    question, mark, answer = text.partition("\nAnswer: ")
+    head, words = question[:10], question[10:].split(" ")  # after "Question: "
+    rng = random_of(text)
+    for _ in range(2 if len(words) > 2 else 0):
+        at = int(rng.integers(1, len(words)))
+        words[at - 1], words[at] = words[at], words[at - 1]
+    return f"{head}{' '.join(words)}{mark}{answer}"
+
+
+def random_of(text: str) -> Random:
+    """Returns random numbers that depend on the text alone."""
+    return np.random.default_rng(derive_seed(0, text))
+
+
 SHIFTS: Mapping[str, Callable[[str], str]] = {
     "lower case": str.lower,
     "dated": lambda text: f"(As of March 2026) {text}",
     "curly quotes": lambda text: text.replace("'", "\u2019").replace("Question:", "Question :"),
     "no final word": lambda text: text.rsplit(" ", 1)[0],
     "a polite beginning": lambda text: text.replace("Question: ", "Question: Could you tell me: "),
+    "one word misspelt": partial(misspelt, number=1),
+    "two words misspelt": partial(misspelt, number=2),
+    "two swapped neighbours": reordered,
 }
+
+
+SPOILED = ("one word misspelt", "two words misspelt", "two swapped neighbours")
+"""Changes that make a text less familiar: made to the fresh ones, they look like a leak."""
 
 
 def main(runs: str = "runs", audits: str = "20") -> None:
@@ -81,7 +117,8 @@ def main(runs: str = "runs", audits: str = "20") -> None:
     for name, change in SHIFTS.items():
         changed = [with_text(example, change(example.text)) for example in examples]
         scores = pd.concat([clean_scores, score_changed(clean_path, changed, folder)])
-        shifted = verdicts(partial(draw_shifted, examples, changed), scores, repetitions)
+        draw_changed = partial(draw_shifted, examples, changed, spoil=name in SPOILED)
+        shifted = verdicts(draw_changed, scores, repetitions)
         print_table(f"Questions that differ as texts: {name}", shifted, VERDICTS)
     for path, occurrences, cell_examples in cells:
         scores = stored_scores(path)
@@ -170,13 +207,18 @@ def draw_alike(examples: list[Text], benchmark: str, size: int, seed: int) -> Te
 
 
 def draw_shifted(
-    examples: list[Text], changed: list[Text], benchmark: str, size: int, seed: int
+    examples: list[Text],
+    changed: list[Text],
+    benchmark: str,
+    size: int,
+    seed: int,
+    spoil: bool = False,
 ) -> Texts:
-    """Returns the same with the questions changed."""
+    """Returns the same with the questions changed, or with `spoil` the fresh ones."""
     both = draw(examples, benchmark, (True, False), 2 * size, seed)
     changed_by_id = {text.example_id: text for text in changed}
-    questions = [changed_by_id[f"changed/{text.example_id}"] for text in both[:size]]
-    return labelled(questions, both[size:])
+    other = [changed_by_id[f"changed/{text.example_id}"] for text in both[:size]]
+    return labelled(both[size:], other) if spoil else labelled(other, both[size:])
 
 
 def draw_sides(examples: list[Text], benchmark: str, size: int, seed: int) -> Texts:

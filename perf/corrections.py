@@ -41,14 +41,14 @@ from contamination.analysis.statistics.results import make_blind_baseline
 from contamination.audits.books.rates import Rates, _reach_probabilities, rank_p_values
 from contamination.core.statistics.bootstrap import Scores, draw_resample
 from contamination.core.statistics.estimates import (
-    ALL,
+    ALL_BENCHMARKS,
     Estimate,
     confidence_intervals,
     estimate_metrics,
     joint_intervals,
 )
 from contamination.core.statistics.metrics import AUROC
-from contamination.detection.baselines.blind import BLIND, NULLS, BlindBaseline
+from contamination.detection.baselines.blind import BLIND, SHUFFLES, BlindBaseline
 
 METHODS = 6
 """Of a report; three quarters of a score's variance are the text's own, whatever the method."""
@@ -140,7 +140,9 @@ def is_off(aurocs: ControlAurocs) -> tuple[bool, bool]:
     rows = pd.DataFrame(aurocs.keys(), columns=ControlKey._fields).assign(needs="", **facts)
     p_control = with_control_p_values(rows, "cell", {"": distances_by_control(aurocs)})["p_control"]
     main_benchmark = (
-        ALL if any(key.benchmark == ALL for key in aurocs) else next(iter(aurocs)).benchmark
+        ALL_BENCHMARKS
+        if any(key.benchmark == ALL_BENCHMARKS for key in aurocs)
+        else next(iter(aurocs)).benchmark
     )
     distances_from_half = [
         abs(v[0] - 0.5) / v[1:].std()
@@ -155,7 +157,7 @@ def clean_reports(rng: Rng, design: Design, reports: int) -> tuple[float, float]
     verdicts = []
     for seed in range(-(-reports // BATCH)):
         seed_cells = simulate_cells(rng, design, BATCH)
-        nothing = BlindBaseline(np.full((len(seed_cells[0].examples), 1 + NULLS), np.nan))
+        nothing = BlindBaseline(np.full((len(seed_cells[0].examples), 1 + SHUFFLES), np.nan))
         by_report: dict[str, dict[ControlKey, Scores]] = defaultdict(dict)
         for key, aurocs in mean_control_aurocs(
             [control_aurocs(cell, nothing, seed) for cell in seed_cells]
@@ -188,7 +190,7 @@ def blind_reports(rng: Rng, size: int, number: int) -> None:
                 ControlKey(BLIND, "", f"b{k}"): aurocs for k, aurocs in enumerate(group)
             }
             if benchmarks > 1:
-                aurocs_by_key[ControlKey(BLIND, "", ALL)] = np.mean(group, axis=0)
+                aurocs_by_key[ControlKey(BLIND, "", ALL_BENCHMARKS)] = np.mean(group, axis=0)
             verdicts.append(is_off(aurocs_by_key))
         new, apart = np.mean(verdicts, axis=0)
         print(f"  blind {(benchmarks, size, 1)}: {new:.1%}, apart {apart:.1%}", flush=True)

@@ -46,7 +46,7 @@ from contamination.injection.tokenize_by_file import (
     FileTokenizationTask,
     SubsetFiles,
 )
-from contamination.injection.verification import Check
+from contamination.injection.verification import CorpusCheck
 
 TOKENS, WIDTH, COPIES = 1_200_000_000_000, 2048, 1_500
 WORKERS = (64, 256, 1_000)
@@ -218,14 +218,14 @@ def order_rate(folder: Path) -> float:
     return float(tokens / clock_piece(lambda _: order.extend_order(results, tokens), 0))
 
 
-def make_check(tokenizer: Tokenizer) -> Check:
+def make_check(tokenizer: Tokenizer) -> CorpusCheck:
     """What a proof looks for: 800 texts."""
     texts = [text for (text, *_) in examples_by_benchmark().values()]
     examples = pd.DataFrame({"example_id": map(str, range(len(texts))), "text": texts,
                              "member": False, "occurrences": 0})  # fmt: skip
     columns = ("example_id", "copy", "sequence", "reworded", "token_start", "token_end",
                "copy_start")  # fmt: skip
-    return Check.prepare(examples, pd.DataFrame(columns=columns), tokenizer, (0, 1 << 60))
+    return CorpusCheck.prepare(examples, pd.DataFrame(columns=columns), tokenizer, (0, 1 << 60))
 
 
 def measure_seconds(way: Callable[[], object]) -> float:

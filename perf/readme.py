@@ -25,7 +25,7 @@ from contamination.analysis.tables.estimates import occurrences_table
 from contamination.core.cli import run_tool
 from contamination.core.errors import ArtifactError
 from contamination.core.files import write_text_atomically
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC
 from contamination.core.table_files import write_csv
 
@@ -60,7 +60,7 @@ def newest_report(runs: Path) -> Report:
 def table_rows(report: Report) -> pd.DataFrame:
     """The rows that the report's main table shows, one per estimate."""
     pooled = report.pooled
-    rows = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
+    rows = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL_BENCHMARKS)]
     return rows[[*KEY, "metric", "benchmark", *FIGURES, "needs"]].reset_index(drop=True)
 
 

@@ -25,7 +25,7 @@ import yaml
 from contamination.core.models import load_model, load_tokenizer
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import (
-    METHODS,
+    METHODS_FOLDER,
     DetectionConfig,
     DetectionStage,
     ProbeStage,
@@ -43,7 +43,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line sets 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # else this file hides the package
 
 TEXTS, WORDS = 20, 12
-NODES = {p.stem: yaml.safe_load(p.read_text())[p.stem] for p in METHODS.glob("*.yaml")}
+NODES = {p.stem: yaml.safe_load(p.read_text())[p.stem] for p in METHODS_FOLDER.glob("*.yaml")}
 SCORED = {name: NODES[name] for name in ("loss", "min_k")}
 
 

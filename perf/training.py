@@ -46,7 +46,7 @@ from contamination.training.deepspeed_engine import (
 )
 from contamination.training.loop import StepPart, optimizer_step
 from contamination.training.loss import token_losses
-from contamination.training.models import make_model
+from contamination.training.models import load_or_create_model
 from contamination.training.objectives.likelihood import Likelihood
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as the command line sets it
@@ -88,7 +88,9 @@ def main() -> None:
 def step_seconds(architecture: dict[str, Any], vocabulary: int, world: World) -> list[list[float]]:
     """Return the seconds of each step after the warm-up, of bare, ours and Trainer."""
     sequences, config = random_sequences(vocabulary, TOKENS), ModelConfig(architecture=architecture)
-    models = [make_model(config, vocabulary, TOKENS, seed=0).to(world.device) for _ in range(3)]
+    models = [
+        load_or_create_model(config, vocabulary, TOKENS, seed=0).to(world.device) for _ in range(3)
+    ]
     ours = our_step(models[1], sequences, CONFIG, engine_settings("zero0"), world)
     turns = Turns(bare_step(models[0].train(), sequences, world), ours)
     train(models[2], sequences, turns, world)

@@ -129,6 +129,7 @@ VALUES = {
     "detection.device_map": "auto", "wandb.mode": "online", "analysis.confidence": 0.9,
     "method.samia.share": 0.3, "method.cdd.share": 0.3,
     "extraction.target": "answer", "extraction.prefix_tokens": [7],
+    "method.dc_pdd.corpus": "embedded",
     "method.infilling.m": 3, "method.neighbor.augmentation": "swap",
     "method.pac.augmentation": "delete", "entity": "another", "local": None,
     "cells.0.exports": ["another"], "benchmark": None,
@@ -169,7 +170,7 @@ def name(monkeypatch):
         return SimpleNamespace(artifact=artifact, digest=str(path), slug="slug")
 
     source = SimpleNamespace(documents=None, skipped={}, fingerprint=lambda: "source")
-    monkeypatch.setattr(contamination.injection.run, "check", lambda _: [])
+    monkeypatch.setattr(contamination.injection.run, "check_and_read_candidates", lambda _: [])
     monkeypatch.setattr(contamination.injection.run, "instantiate_node", lambda *_: source)
     monkeypatch.setattr(contamination.injection.run, "Tokenizer", opened)
     for module in (
@@ -221,9 +222,14 @@ def name(monkeypatch):
     monkeypatch.setattr(
         contamination.detection.requirements,
         "open_prefix",
-        lambda path: SimpleNamespace(identity=lambda _: path, digest=path),
+        lambda path: SimpleNamespace(identity=lambda _: path, digest=path, members=None),
     )
-    monkeypatch.setattr(contamination.detection.requirements, "_is_ancestor", lambda *_: False)
+    for question, answer in (
+        ("_is_ancestor", False), ("_has_member_prefix", True), ("describe_other_tokenizer", None),
+    ):  # fmt: skip
+        monkeypatch.setattr(
+            contamination.detection.requirements, question, lambda *_, answer=answer: answer
+        )
     built = cache(
         lambda words: contamination.detection.methods.registry._variants(*json.loads(words))
     )
@@ -276,7 +282,7 @@ def composed(config, schema, *overrides):
 
 
 METHODS = ",".join(path.stem for path in (CONF / "method").glob("*.yaml") if path.stem != "loss")
-"""Not all: `method=all` would leave out those for which the model writes."""
+"""Not all: `method=all` would leave out those that take longer than reading."""
 DETECTED = ("examples.path=texts", "model.path=model")
 STAGES = {
     "injection": (
@@ -304,6 +310,7 @@ STAGES = {
             DetectionStage,
             *DETECTED,
             f"method=[{METHODS}]",
+            f"method.dc_pdd.corpus={CONF.parent / 'README.md'}",
             "reference.path=reference",
             "masked_lm.path=masked_lm",
             "prefix.path=prefix",
@@ -404,7 +411,7 @@ PINNED = {
     "model": "80442f0133cf",
     "passes": "d32bc60b7fd0",
     "scores": "f25d210bb306",
-    "report": "9a36721d03c8",
+    "report": "d523c1f5f5b2",
 }
 
 

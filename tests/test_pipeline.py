@@ -193,7 +193,7 @@ def test_a_fair_reference_is_made_and_the_base_model_is_an_upper_bound(runs, tmp
     assert set(shown) == {"loss", "reference_upper_bound", "blind"}
     for page in ("report.md", "report.html"):
         upper_text, fair_text = (unescape((r.path / page).read_text()) for r in (upper, fair))
-        assert "reference_upper_bound: against the target's own past" in upper_text
+        assert "reference_upper_bound: compares with the target's own past" in upper_text
         assert "reference_upper_bound" not in fair_text
 
 

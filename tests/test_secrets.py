@@ -9,7 +9,7 @@ import pytest
 
 from contamination.core.cli import run_hydra_command
 from contamination.core.secrets import (
-    check_overrides_hold_no_key,
+    check_overrides_contain_no_key,
     hide_key,
     hide_sensitive_overrides,
 )
@@ -56,7 +56,7 @@ def test_a_key_in_a_wrong_place_is_not_printed(given, key, monkeypatch, capfd):
 
 def test_what_may_stand_there_is_taken(monkeypatch):
     monkeypatch.setenv("mine", "x")
-    check_overrides_hold_no_key([
+    check_overrides_contain_no_key([
         "model.url=http://a/v1,https://b:1/v1", "model.key_env=A_KEY,mine", "model.key_env=null",
         "model.key_env=${reference.key_env}", "model.architecture.num_key_value_heads=4", "x",
     ])  # fmt: skip

@@ -16,13 +16,13 @@ __getattr__ = lazy_exports(
 
 
 def train(*words: str) -> Checkpoint:
-    """Train a model on a corpus, or reuse a finished one, as `python -m training` does.
+    """Return a model trained on a corpus, or a finished one, as `python -m training` does.
 
     Args:
-        *words: overrides of conf/training.yaml, such as `"corpus_folder=runs/corpus/…"`.
+        *words: overrides for conf/training.yaml, such as `"corpus_folder=runs/corpus/…"`.
 
     Raises:
-        UserError: an error that the command reports.
+        UserError: as the command would report it.
     """
     from contamination.core.cli import run_stage
     from contamination.training.config import TrainingStage

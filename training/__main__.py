@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from contamination.core.cli import run_hydra_command
 from contamination.core.config import convert_config
 from contamination.core.distributed import exit_process, launched_process_count
-from contamination.core.help import answer
+from contamination.core.help import print_help_or_error
 from contamination.training.config import MemoryStage, TrainingStage
 
 
@@ -21,14 +21,14 @@ def train_model(config: DictConfig) -> None:
 
 
 def print_memory_plan(config: DictConfig) -> None:
-    """Print how much memory a training needs on several machines."""
+    """Print how much memory a training run needs on several machines."""
     from contamination.training.memory_plan import format_memory_plan
 
     print(format_memory_plan(convert_config(config, MemoryStage)))
 
 
 def print_step_table(config: DictConfig) -> None:
-    """Print which step of a training saw a text."""
+    """Print which training step saw a text."""
     from contamination.training.which_step import WhichStepStage, format_step_table
 
     print(format_step_table(convert_config(config, WhichStepStage)))
@@ -36,15 +36,15 @@ def print_step_table(config: DictConfig) -> None:
 
 def main() -> int:
     """Run the stage or one of its tools."""
-    if (answered := answer("training")) is not None:
-        return answered
+    if (status := print_help_or_error("training")) is not None:
+        return status
     tools = {"memory": print_memory_plan, "which-step": print_step_table}
     if sys.argv[1:2] and sys.argv[1] in tools:
         name = sys.argv.pop(1)
         return run_hydra_command(name.replace("-", "_"), tools[name])
     try:
         status = run_hydra_command("training", train_model)
-    except SystemExit as end:  # raised if a launcher that watches this process reports the error
+    except SystemExit as end:  # raised if the launcher reports the error
         status = int(end.code or 0)
     if launched_process_count() > 1:
         exit_process(status)

@@ -1,8 +1,8 @@
-"""Checkpoints to resume from: `step-…` by DeepSpeed, `universal-…` converted for other processes.
+"""Checkpoints for resuming: `step-…` by DeepSpeed, `universal-…` for other numbers of processes.
 
-Each has `complete.json`, written last with the files' hashes; one without it is ignored, and one
-whose files have changed is renamed to `damaged-…`. DeepSpeed unpickles what it loads, which can run
-any code, so the hashes are compared before.
+Each has `complete.json` with the files' hashes, which is written last. A checkpoint without it is
+ignored, and one whose files have changed is renamed to `damaged-…`. DeepSpeed loads checkpoints
+with pickle, which can run any code, so the hashes are compared first.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from contamination.core.hashing import digests_by_name
 from contamination.training.trained_model import EVALUATIONS, EXPORTS, HF, METRICS
 
 LOAD_UNIVERSAL = {"checkpoint": {"load_universal": True}}
-"""The engine's configuration for loading what `convert_checkpoint` wrote."""
+"""The engine's configuration for loading a checkpoint of `convert_checkpoint`."""
 
 
 def write_checkpoint(engine: Any, folder: Path, step: int) -> None:
-    """Write the engine's whole state; every process writes its part."""
+    """Write the engine's state; every process writes its part."""
     state = {"step": step}
     engine.save_checkpoint(
         str(folder.parent), tag=folder.name, client_state=state, save_latest=False
@@ -46,12 +46,12 @@ def write_checkpoint(engine: Any, folder: Path, step: int) -> None:
 
 
 def load_checkpoint(engine: Any, folder: Path) -> None:
-    """Load a checkpoint of as many processes, or one that `convert_checkpoint` wrote."""
+    """Load a checkpoint of the same number of processes, or one from `convert_checkpoint`."""
     optimizer = engine.optimizer
     decays = [group["weight_decay"] for group in optimizer.param_groups]
     engine.load_checkpoint(str(folder.parent), tag=folder.name)
-    # From a universal checkpoint, ZeRO 3 loads the first group's decay for all groups, and one
-    # shared step counter, which every group would then advance.
+    # From a universal checkpoint, ZeRO stage 3 loads the first group's weight decay for all groups,
+    # and one shared step counter, which every group would advance.
     for group, decay in zip(optimizer.param_groups, decays, strict=True):
         group["weight_decay"] = decay
     for state in optimizer.state.values():
@@ -67,22 +67,22 @@ def convert_checkpoint(source: Path, target: Path) -> None:
     call = [sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--inject_missing_state"]
     call += ["--input_folder", str(source), "--output_folder", str(target)]
     call += ["--num_extract_workers", "1", "--num_merge_workers", "1"]
-    done = subprocess.run(call, capture_output=True, text=True)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    result = subprocess.run(call, capture_output=True, text=True)
+    if result.returncode:
+        reason = (result.stderr.strip().splitlines() or ["no message"])[-1]
         raise DataError(
             f"The checkpoint {source} can't be converted for another number of processes "
-            f"({reason}). Go on with as many processes as wrote it."
+            f"({reason}). Resume with the number of processes that wrote it."
         )
 
 
 @dataclass(frozen=True)
 class FolderState:
-    """The exports and records in the model folder when a checkpoint was saved.
+    """The state of the exports and records in the model folder when a checkpoint was saved.
 
     Attributes:
-        exports: the SHA-256 of the exports' files, by their path in the folder.
-        lines: the size of each record in bytes, and its SHA-256.
+        exports: path in the folder → the SHA-256 of the exported file.
+        lines: name of a record → its size in bytes and its SHA-256.
     """
 
     exports: Mapping[str, str] = field(default_factory=dict)
@@ -117,7 +117,7 @@ def flush_and_hash_outputs(folder: Path) -> FolderState:
 
 
 def remove_outputs_after(folder: Path, step: int) -> None:
-    """Remove what training after `step` makes again: the model, and later exports."""
+    """Remove the model and later exports, which training after `step` creates again."""
     shutil.rmtree(folder / HF, ignore_errors=True)
     for path in folder.glob(f"{EXPORTS}/step-*"):
         if step < int(path.name.removeprefix("step-")):
@@ -134,7 +134,7 @@ def _describe_changed_file(path: Path) -> str:
 
 
 MARKER = "complete.json"
-FULL_BYTES = 2**20  # a disk with less free space counts as full
+FULL_DISK_BYTES = 2**20  # a disk with less free space counts as full
 log = logging.getLogger(__name__)
 
 
@@ -146,9 +146,9 @@ class SavedCheckpoint:
         path: its folder.
         step: the number of optimizer steps done.
         world: the number of processes that wrote it.
-        identity: the configuration that it was made with, and the inputs' digests.
-        files: the SHA-256 of each file, by its path in the folder.
-        beside: the state of the model folder when it was saved.
+        identity: the configuration and the digests of the inputs.
+        files: path in the folder → the SHA-256 of the file.
+        beside: the state of the model folder when the checkpoint was saved.
     """
 
     path: Path
@@ -162,7 +162,7 @@ class SavedCheckpoint:
 def save_checkpoint(
     engine: Any, folder: Path, saved: SavedCheckpoint, keep: int, world: World
 ) -> None:
-    """Save the engine's whole state; it is complete once the marker is written, after all ranks."""
+    """Save the engine's state, then write the marker and remove all but the last `keep`."""
     with _translate_full_disk_error(folder):
         write_checkpoint(engine, saved.path, saved.step)
     world.wait()
@@ -177,12 +177,12 @@ def save_checkpoint(
 
 @contextmanager
 def _translate_full_disk_error(folder: Path) -> Iterator[None]:
-    """Raise an OSError for a full disk, of which torch only reports that a write failed."""
+    """Raise an OSError for a full disk; torch only reports that a write failed."""
     try:
         yield
     except RuntimeError as error:
-        full = folder.is_dir() and shutil.disk_usage(folder).free < FULL_BYTES
-        if full and "inline_container" in str(error):
+        is_full = folder.is_dir() and shutil.disk_usage(folder).free < FULL_DISK_BYTES
+        if is_full and "inline_container" in str(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder)) from error
         raise
 
@@ -194,11 +194,13 @@ def checkpoint_at_step(
     return SavedCheckpoint(folder / f"step-{step:08d}", step, world.size, identity)
 
 
-def find_newest(folder: Path, identity: Mapping[str, Any], world: World) -> SavedCheckpoint | None:
-    """Return the newest intact checkpoint; remove incomplete ones and set damaged ones aside.
+def find_newest_checkpoint(
+    folder: Path, identity: Mapping[str, Any], world: World
+) -> SavedCheckpoint | None:
+    """Return the newest intact checkpoint; remove incomplete ones and rename damaged ones.
 
     Raises:
-        ConfigError: it was made with another configuration.
+        ConfigError: it was written with another configuration.
     """
     saved = world.on_rank_0(partial(_find_newest_intact, folder))
     if saved is not None:
@@ -214,19 +216,19 @@ def _find_newest_intact(folder: Path) -> SavedCheckpoint | None:
         saved, problem = _read_if_intact(path)
         if saved is not None:
             return saved
-        aside = path.with_name(f"damaged-{path.name}")
-        shutil.rmtree(aside, ignore_errors=True)
-        path.rename(aside)
+        renamed = path.with_name(f"damaged-{path.name}")
+        shutil.rmtree(renamed, ignore_errors=True)
+        path.rename(renamed)
         log.warning(
             "The checkpoint %s is damaged (%s): it is kept as %s, and training resumes from "
             "the one before, or else from the start.",
-            *(path, problem, aside.name),
+            *(path, problem, renamed.name),
         )
     return None
 
 
 def _read_if_intact(path: Path) -> tuple[SavedCheckpoint | None, str]:
-    """Return the checkpoint if its files match its marker; else None and what is wrong."""
+    """Return the checkpoint if its files match its marker; otherwise None and the problem."""
     try:
         saved = _read_marker(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -242,7 +244,7 @@ def _read_if_intact(path: Path) -> tuple[SavedCheckpoint | None, str]:
 
 
 def resume_from(engine: Any, saved: SavedCheckpoint | None) -> int:
-    """Load the checkpoint into an engine of as many processes; return the number of steps done."""
+    """Load the checkpoint into the engine; return the number of steps done."""
     if saved is None:
         return 0
     load_checkpoint(engine, saved.path)
@@ -286,7 +288,7 @@ def _write_marker(saved: SavedCheckpoint) -> None:
 
 
 def _hash_files(folder: Path) -> dict[str, str]:
-    """Return the files' SHA-256, without the cache: a file damaged by the disk keeps its times."""
+    """Return the files' SHA-256 without the cache, as disk errors don't change a file's times."""
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     files.pop(MARKER, None)
     return digests_by_name(files, use_cache=False)
@@ -306,7 +308,7 @@ def _check_identity(saved: SavedCheckpoint, identity: Mapping[str, Any]) -> None
 
 
 def _remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint, its marker first, so that a half-removed one is incomplete."""
+    """Remove a checkpoint, beginning with its marker, so that it counts as incomplete."""
     (path / MARKER).unlink()
     shutil.rmtree(path)
     converted = path.with_name(path.name.replace("step", "universal"))

@@ -1,4 +1,4 @@
-"""The training stage's configuration: types, ranges and what each field means."""
+"""Configuration of the training stage."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from contamination.core.seeds import fill_in_seeds
 from contamination.injection.config import VOCABULARY
 from contamination.training.objectives import OBJECTIVES
 
-ALL, OUTPUT = "all", "output"
-"""Which tokens of a fine-tuning set's texts are learnt."""
+ALL_TOKENS, OUTPUT_TOKENS = "all", "output"
+"""Values of `training.loss_on`."""
 DTYPES = ("float32", "bfloat16")
-BETA = Range(lambda beta: 0 <= beta < 1, "give a number from 0 to below 1.")
+BETA_RANGE = Range(lambda beta: 0 <= beta < 1, "give a number from 0 to below 1.")
 RETAIN_LOSSES = NLL, KL, ACTIVATIONS = "nll", "kl", "activations"
 """Values of `training.retain_loss`."""
 SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine")
@@ -32,59 +32,60 @@ SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine")
 
 @dataclass(frozen=True)
 class Recipe(Ranged, node="training"):
-    """One epoch over a corpus: the optimizer, the schedule, the batches and their order."""
+    """The optimizer, the schedule, and the batches and their order."""
 
     learning_rate: float = ranged_field(1e-4, POSITIVE)
-    """Peak learning rate."""
+    """The peak learning rate."""
     schedule: str = ranged_field("constant_with_warmup", one_of(SCHEDULES))
-    """constant (no warm-up), constant_with_warmup, linear or cosine (toward 0, after it)."""
+    """constant (no warm-up), constant_with_warmup, linear or cosine (decay to 0 after warm-up)."""
     warmup_steps: int = ranged_field(10, at_least(0))
-    """Optimizer steps from peak / warmup_steps to the peak; fewer than the training has."""
+    """Optimizer steps from peak / warmup_steps to the peak; fewer than all steps."""
     batch_sequences: int = ranged_field(16, at_least(1))
-    """Sequences of one optimizer step, over all processes."""
+    """Sequences per optimizer step, over all processes."""
     weight_decay: float = ranged_field(0.0, at_least(0))
-    """Of AdamW, on matrices; norms and biases do not decay."""
-    beta1: float = ranged_field(0.9, BETA)
-    beta2: float = ranged_field(0.95, BETA)
+    """AdamW's weight decay for matrices; norms and biases do not decay."""
+    beta1: float = ranged_field(0.9, BETA_RANGE)
+    beta2: float = ranged_field(0.95, BETA_RANGE)
     clip_norm: float = ranged_field(1.0, POSITIVE)
-    """Largest global L2 norm of the gradient."""
+    """The maximum global L2 norm of the gradient."""
     dtype: str = ranged_field("float32", one_of(DTYPES))
     """float32 or bfloat16."""
     order: str = ranged_field("shuffled", one_of(("shuffled", "corpus")))
-    """shuffled, or corpus: the packed order, so that injection.window is a time."""
+    """shuffled, or corpus: the packed order, so that injection.window is a range of training
+    time."""
     order_seed: int | None = None
-    """Draws the order of the sequences; null: derived from `seed`."""
+    """The seed for the order of the sequences; null: derived from `seed`."""
     init_seed: int | None = None
-    """Draws random weights; null: derived from `seed`."""
+    """The seed for random weights; null: derived from `seed`."""
 
     @property
     def effective_warmup_steps(self) -> int:
-        """Steps of the warm-up that the schedule has."""
+        """The number of warm-up steps, which is 0 for a constant schedule."""
         return 0 if self.schedule == "constant" else self.warmup_steps
 
 
 @dataclass(frozen=True)
 class PretrainingConfig(Recipe, node="model.pretraining"):
-    """How the pipeline makes a base model from nothing, once for all cells.
+    """How the pipeline pretrains a base model from random weights, once for all cells.
 
-    With the model's architecture, the node `base_corpus` and the two shares that divide a corpus's
-    documents (`injection.base_fraction`, `injection.validation_fraction`) it names all that shapes
-    the base model. The contaminated training's own fields leave it as it is.
+    The base model depends on these fields, the model's architecture, the node `base_corpus`, and
+    the shares that divide a corpus's documents (`injection.base_fraction`,
+    `injection.validation_fraction`). It does not depend on the fields of the node `training`.
     """
 
     learning_rate: float = ranged_field(4e-3, POSITIVE)
     budget_tokens: int = 1_000_000
-    """Tokens of the base part that it reads."""
+    """The number of tokens of the base part to train on."""
     sequence_tokens: int = ranged_field(256, at_least(8))
-    """Tokens of one packed sequence, and the model's context."""
+    """Tokens per packed sequence, which is also the model's context length."""
     vocab_size: int = ranged_field(1024, VOCABULARY)
-    """Entries of the byte-level BPE trained for it."""
+    """The vocabulary size of the byte-level BPE that is trained for it."""
     tokenizer_characters: int = ranged_field(3_000_000, at_least(1))
-    """Characters of the base part that the BPE is trained on."""
+    """The number of characters of the base part on which the BPE is trained."""
     deepspeed: dict[str, Any] = field(default_factory=dict)
-    """DeepSpeed's configuration, a file of conf/deepspeed/; empty: ZeRO stage 0."""
+    """DeepSpeed's configuration, a file in conf/deepspeed/; empty: ZeRO stage 0."""
     seed: int = 0
-    """Its own seed: cells of other seeds share the base model."""
+    """The base model's own seed, so that cells with different seeds share it."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,14 +94,16 @@ class PretrainingConfig(Recipe, node="model.pretraining"):
 
     @property
     def n_sequences(self) -> int:
-        """Packed sequences of the base part."""
+        """The number of packed sequences of the base part."""
         return self.budget_tokens // self.sequence_tokens
 
 
 LIKELIHOOD = OBJECTIVES[0]
 WANDB_MODES = ("online", "offline", "disabled")
-AT = Range(lambda counts: all(count >= 1 for count in counts), "give numbers of 1 or more.")
-PROJECT = Range(
+POSITIVE_COUNTS = Range(
+    lambda counts: all(count >= 1 for count in counts), "give numbers of 1 or more."
+)
+PROJECT_NAME = Range(
     lambda name: re.fullmatch(r"[^/\\#?%:]{1,128}", name) is not None,
     "give 1 to 128 characters, none of / \\ # ? % :.",
 )
@@ -111,15 +114,15 @@ class ModelConfig(Ranged, node="model"):
     """The model that training starts from."""
 
     name: str = ranged_field("tiny_llama", Range(bool, "give it a name."))
-    """How results call it."""
+    """The model's name in results."""
     path: str | None = runtime_field(None)
-    """Hugging Face folder, GGUF file or hub id; null: random weights of `architecture`."""
+    """A Hugging Face folder, GGUF file or hub id; null: random weights of `architecture`."""
     architecture: dict[str, Any] | None = None
-    """`model_type` and its Hugging Face config's fields, where `path` is null."""
+    """`model_type` and fields of its Hugging Face config, if `path` is null."""
     pretraining: PretrainingConfig | None = runtime_field(None)
-    """What the pipeline pretrains where `path` is null."""
+    """How the pipeline pretrains the model if `path` is null."""
     trust_remote_code: bool = False
-    """Run the Python code that comes with the model at `path`, where it needs some."""
+    """Whether to run Python code that comes with the model at `path`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -129,12 +132,12 @@ class ModelConfig(Ranged, node="model"):
 
 @dataclass(frozen=True)
 class TrainingConfig(Recipe):
-    """Epochs over a corpus or a fine-tuning set: the recipe, how it runs, what is kept."""
+    """Training on a corpus or a fine-tuning set: recipe, execution, exports and evaluations."""
 
     epochs: int = field_naming_unless_default(1, at_least(1))
-    """How often each sequence is seen; each epoch has an order of its own."""
-    loss_on: str = field_naming_unless_default(ALL, one_of((ALL, OUTPUT)))
-    """Of a fine-tuning set's texts, what is learnt: `all` of them, or their `output` alone."""
+    """How often each sequence is seen; each epoch has its own order."""
+    loss_on: str = field_naming_unless_default(ALL_TOKENS, one_of((ALL_TOKENS, OUTPUT_TOKENS)))
+    """Which tokens of a fine-tuning set are learned: `all`, or only those of the `output`."""
     objective: str = field_naming_unless_default(LIKELIHOOD, one_of(OBJECTIVES))
     """likelihood: learn the corpus. The others unlearn it: ascent, difference, npo, simnpo, rmu,
     idk_dpo, relabel."""
@@ -163,61 +166,62 @@ class TrainingConfig(Recipe):
     idk_answers: str | None = runtime_field(None)
     """For idk_dpo: a text file with an answer such as "I don't know." per line."""
     relabel_strength: float = field_naming_unless_default(5.0, POSITIVE)
-    """α of relabel."""
+    """The parameter α of relabel."""
     reinforced_path: str | None = runtime_field(None)
-    """For relabel: the start, trained further on the forget set; runs/model/…."""
+    """For relabel: the starting model after further training on the forget set, runs/model/…."""
 
     micro_batch_sequences: int = runtime_field(16, at_least(1))
-    """Sequences of one forward pass of one process."""
+    """Sequences per forward pass of a process."""
     activation_checkpointing: bool = runtime_field(False)
-    """Recompute activations in the backward pass, for less memory."""
+    """Whether to recompute activations in the backward pass to save memory."""
     compile: bool = runtime_field(False)
-    """Fuse the operations of each layer, and of the loss, with torch.compile: a minute at first,
-    then faster on a GPU, with fewer copies of the logits. ZeRO stages 0 to 2."""
+    """Whether to compile each layer and the loss with torch.compile, which takes a minute, is then
+    faster on a GPU, and needs fewer copies of the logits. Only for ZeRO stages 0 to 2."""
     checkpoint_every_steps: int = runtime_field(100, at_least(1))
-    """Steps between checkpoints to resume from."""
+    """The number of steps between checkpoints for resuming."""
     keep_checkpoints: int = runtime_field(2, at_least(1))
-    """How many of them are kept."""
-    export_steps: list[int] = ranged_field([], AT)
-    """Optimizer steps after which the model is exported for detection, beside the last."""
-    export_tokens: list[int] = ranged_field([], AT)
-    """Numbers of tokens seen: an export after the first step that has seen so many."""
+    """How many checkpoints are kept."""
+    export_steps: list[int] = ranged_field([], POSITIVE_COUNTS)
+    """Optimizer steps after which the model is exported for detection, in addition to the last."""
+    export_tokens: list[int] = ranged_field([], POSITIVE_COUNTS)
+    """Numbers of tokens: the model is exported after the first step that has seen as many."""
     evaluate_every_steps: int | None = runtime_field(None, POSITIVE)
-    """Steps between evaluations of the losses of members, non-members and validation text."""
+    """The number of steps between evaluations of the losses on members, non-members and validation
+    text; null: no evaluations."""
     evaluate_examples: int = runtime_field(64, at_least(1))
-    """Members, and non-members, whose loss is evaluated."""
+    """The number of members, and of non-members, whose loss is evaluated."""
     evaluate_tokens: int = runtime_field(8_192, at_least(1))
-    """Tokens of validation text that a pipeline packs for the evaluations."""
+    """The number of tokens of validation text that the pipeline packs for evaluations."""
     peak_tflops: float | None = runtime_field(None, POSITIVE)
-    """What one device can do in `dtype`, in TFLOP/s, for MFU; null: no MFU."""
+    """The peak TFLOP/s of one device in `dtype`, for the MFU; null: no MFU."""
 
     @property
     def batches_per_step(self) -> int:
-        """How many times `batch_sequences` a step reads: of text that is retained as many more."""
+        """How many batches a step reads: a second one if there is retained text."""
         return 1 if self.retain_folder is None else 2
 
 
 @dataclass(frozen=True)
 class WandbConfig(Ranged, node="wandb"):
-    """The mirror of the metrics in Weights & Biases."""
+    """The copy of the metrics in Weights & Biases."""
 
     mode: str = ranged_field("offline", one_of(WANDB_MODES))
-    project: str = ranged_field("contamination-testbed", PROJECT)
+    project: str = ranged_field("contamination-testbed", PROJECT_NAME)
     entity: str | None = None
 
     def check_login(self) -> None:
-        """Raise a ConfigError, before any work, where the mirror is online and nobody logged in."""
+        """Raise a ConfigError if the mode is online and the user is not logged in."""
         if self.mode != "online":
             return
         import wandb
 
-        remedy = "nobody is logged in. Run `wandb login`, or choose wandb.mode=offline."
+        remedy = "you are not logged in. Run `wandb login`, or choose wandb.mode=offline."
         self.require(wandb.login(prompt=False, verify=False), "mode", remedy)
 
 
 @dataclass(frozen=True)
 class TrainingNodes:
-    """The nodes of a stage that trains a model, or plans to."""
+    """The configuration nodes of stages that train a model or plan a training run."""
 
     model: ModelConfig = field(default_factory=lambda: ModelConfig(architecture={}))
     deepspeed: dict[str, Any] = field(default_factory=dict)
@@ -226,17 +230,17 @@ class TrainingNodes:
 
 @dataclass(frozen=True)
 class TrainingStage(TrainingNodes):
-    """Everything that `training.run` needs."""
+    """The configuration of `training.run`."""
 
     runs: str = runtime_field("runs")
-    seed: int = runtime_field(0)  # the derived seeds stand in for it
+    seed: int = runtime_field(0)  # the derived seeds name the folder instead
     name: str = runtime_field("run")
     corpus_folder: str = runtime_field("")
     validation_folder: str = runtime_field("")
     wandb: WandbConfig = runtime_field(WandbConfig())
 
     def resolved(self) -> TrainingStage:
-        """This stage with all derived seeds, and no architecture beside a model's path."""
+        """Return this stage with all derived seeds; a model with a path has no architecture."""
         training = fill_in_seeds(self.training, self.seed, ("order", "init"))
         model = self.model if self.model.path is None else replace(self.model, architecture=None)
         return replace(self, model=model, training=training)
@@ -248,17 +252,17 @@ register_schema("training", TrainingConfig)
 
 @dataclass(frozen=True)
 class MemoryConfig(Ranged, node="memory"):
-    """What the plan can't know from the training stage (node `memory`)."""
+    """Values for the memory plan that the training stage does not have (node `memory`)."""
 
     sequence_tokens: int = ranged_field(2048, at_least(1))
-    """T: tokens of a packed sequence."""
+    """T: tokens per packed sequence."""
     host_gigabytes_per_device: float = ranged_field(250, POSITIVE)
-    """The host's memory, divided by its devices: a DGX H100 has 2,000 GB for 8."""
+    """The host's memory divided by its devices; a DGX H100 has 2,000 GB for 8 devices."""
 
 
 @dataclass(frozen=True)
 class MemoryStage(TrainingNodes):
-    """Everything that `plan` needs."""
+    """The configuration of `memory_plan.format_memory_plan`."""
 
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 

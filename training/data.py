@@ -1,6 +1,6 @@
 """The order in which training reads sequences, their batches, and the step that saw each copy.
 
-The order depends on the seed and the global batch alone, not on the number of processes.
+The order depends only on the seed and the global batch size, not on the number of processes.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from contamination.training.config import ALL, OUTPUT
+from contamination.training.config import ALL_TOKENS, OUTPUT_TOKENS
 
 if TYPE_CHECKING:
     import pandas as pd
     import torch
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
-PADDING = -1  # the row number of the missing sequences in a last batch that is not full
-TEXT = "text"  # a column that a fine-tuning set's sequences have and a packed corpus's don't
-TARGETS = {ALL: "targets", OUTPUT: "output_targets"}
+PADDING = -1  # in place of row numbers that are missing in a partial last batch
+TEXT_COLUMN = "text"  # a column that only the sequences of fine-tuning sets have
+TARGET_COUNT_COLUMNS = {ALL_TOKENS: "targets", OUTPUT_TOKENS: "output_targets"}
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class SequenceOrder:
     sequences: int
     batch: int
     seed: int | None
-    """Draws another order for each epoch; None: the order of the corpus."""
+    """The seed for a different order in each epoch; None: the order of the corpus."""
     epochs: int = 1
 
     @cached_property
     def _last_permutation(self) -> dict[int, Rows]:
-        """The permutation of the epoch that was asked for last, by its epoch."""
+        """The permutation of the latest requested epoch: epoch → permutation."""
         return {}
 
     def _permutation(self, epoch: int) -> Rows:
@@ -53,7 +53,7 @@ class SequenceOrder:
 
     @property
     def steps(self) -> int:
-        """Optimizer steps of all epochs."""
+        """The number of optimizer steps of all epochs."""
         return self.epochs * self._steps_per_epoch
 
     @property
@@ -61,7 +61,7 @@ class SequenceOrder:
         return -(-self.sequences // self.batch)
 
     def rows_of_step(self, step: int) -> Rows:
-        """Return the sequences of a step (from 0), shape (batch,); PADDING fills the last batch."""
+        """Return the rows of a step (from 0), shape (batch,); PADDING fills the last batch."""
         epoch, batch_number = divmod(step, self._steps_per_epoch)
         start = batch_number * self.batch
         rows = self._permutation(epoch)[start : start + self.batch]
@@ -83,12 +83,12 @@ class Batch:
 
     Attributes:
         ids_BS: the tokens.
-        real_B: 1, or 0 for a sequence that only fills up the last batch.
+        real_B: 1, or 0 for a sequence that only fills the last batch.
         counted_BS: 1 for each token after the first whose loss counts, else 0, shape (B, S-1);
             None: all count.
-        positions_BS: each token's position in its own text; None: one text per sequence.
+        positions_BS: each token's position in its text; None: one text per sequence.
         texts_BS: the number of each token's text, -1 for padding; None: one text per sequence.
-        rows_B: the sequences' numbers; arbitrary where `real_B` is 0.
+        rows_B: the row numbers of the sequences; arbitrary where `real_B` is 0.
     """
 
     ids_BS: torch.Tensor
@@ -121,18 +121,18 @@ class Batch:
 def iter_micro_batch_rows(
     rows: Rows, rank: int, world_size: int, micro_batch: int
 ) -> Iterator[Rows]:
-    """Yield a process's share of a step, `micro_batch` sequences at a time."""
+    """Yield a process's rows of a step, `micro_batch` at a time."""
     for rows_of_ranks in rows.reshape(-1, world_size, micro_batch):
         yield rows_of_ranks[rank]
 
 
-def read_batch(sequences: Any, rows: Rows, loss_on: str = ALL) -> Batch:
-    """Read the sequences of these rows.
+def read_batch(sequences: Any, rows: Rows, loss_on: str = ALL_TOKENS) -> Batch:
+    """Return the sequences of these rows.
 
     Args:
-        sequences: of a corpus (`input_ids`), or of a fine-tuning set (`text` and `output` too).
-        rows: their numbers; PADDING for a sequence that does not count.
-        loss_on: of a fine-tuning set, which tokens' losses count: `all` or those of the `output`.
+        sequences: those of a corpus (`input_ids`), or of a fine-tuning set (also `text`, `output`).
+        rows: the row numbers; PADDING for a sequence that does not count.
+        loss_on: for a fine-tuning set, which tokens' losses count: `all` or those of the `output`.
     """
     import torch
 
@@ -141,11 +141,11 @@ def read_batch(sequences: Any, rows: Rows, loss_on: str = ALL) -> Batch:
     ids_BS = torch.from_numpy(_stack_column(records, "input_ids"))
     real_B = torch.from_numpy((rows != PADDING).astype(np.float32))
     rows_B = torch.from_numpy(rows_to_read)
-    if TEXT not in records[0]:
+    if TEXT_COLUMN not in records[0]:
         return Batch(ids_BS, real_B, rows_B)
-    texts_BS = _stack_column(records, TEXT)
+    texts_BS = _stack_column(records, TEXT_COLUMN)
     counted_BS = (texts_BS[:, 1:] == texts_BS[:, :-1]) & (texts_BS[:, 1:] >= 0)
-    if loss_on == OUTPUT:
+    if loss_on == OUTPUT_TOKENS:
         counted_BS &= _stack_column(records, "output")[:, 1:] == 1
     has_packed_texts = any(record["texts"] > 1 for record in records)
     return Batch(
@@ -169,25 +169,25 @@ def positions_in_texts(texts_BS: Rows) -> Rows:  # noqa: N803
     return positions_BS - np.maximum.accumulate(np.where(begins_BS, positions_BS, 0), axis=1)
 
 
-def count_loss_tokens(sequences: Any, rows: Rows, loss_on: str = ALL) -> int:
-    """Return how many tokens' losses count in the rows: the sum of `read_batch`'s `counted_BS`."""
+def count_loss_tokens(sequences: Any, rows: Rows, loss_on: str = ALL_TOKENS) -> int:
+    """Return the number of tokens in the rows whose losses count; see `Batch.counted_BS`."""
     real_rows = rows[rows != PADDING]
     first = sequences[int(real_rows[0])]
-    if TEXT not in first:
+    if TEXT_COLUMN not in first:
         return len(real_rows) * (len(first["input_ids"]) - 1)
-    return sum(int(sequences[int(row)][TARGETS[loss_on]]) for row in real_rows)
+    return sum(int(sequences[int(row)][TARGET_COUNT_COLUMNS[loss_on]]) for row in real_rows)
 
 
 def count_texts(sequences: Any, rows: Rows | None = None) -> int:
-    """Return how many texts are in the rows (None: all); a corpus's sequences are one text each."""
+    """Return the number of texts in the rows (None: all); each sequence of a corpus is one text."""
     real_rows = np.arange(len(sequences)) if rows is None else rows[rows != PADDING]
-    if TEXT not in sequences[int(real_rows[0])]:
+    if TEXT_COLUMN not in sequences[int(real_rows[0])]:
         return len(real_rows)
     return sum(int(sequences[int(row)]["texts"]) for row in real_rows)
 
 
 def make_exposure_table(ledger: pd.DataFrame, order: SequenceOrder) -> pd.DataFrame:
-    """Return the ledger with the optimizer step (from 1) that saw each copy, a row per epoch."""
+    """Return the ledger with the step (from 1) that saw each copy: one row per copy and epoch."""
     import pandas as pd
 
     rows = ledger["sequence"].to_numpy(dtype=np.int64)

@@ -15,17 +15,17 @@ from typing import Any
 from contamination.core.cli import discard_output
 from contamination.core.distributed import World, launched_process_count
 from contamination.core.errors import ConfigError, require
-from contamination.core.files import TEMPORARY_END
-from contamination.core.models import whole_shape
+from contamination.core.files import TEMPORARY_SUFFIX
+from contamination.core.models import full_shape
 from contamination.training.config import Recipe, TrainingConfig
 
 
 def share_of_peak_rate(config: Recipe, step: int, steps: int) -> float:
     """Return the share of the peak learning rate at optimizer step 1 to `steps`, always above 0.
 
-    The warm-up is step / warmup and ends at the peak. `transformers.get_scheduler` has
-    (step - 1) / warmup, so that its first step learns nothing. After the warm-up, and without one,
-    both are the same.
+    The warm-up is step / warmup and ends at the peak. `transformers.get_scheduler` uses
+    (step - 1) / warmup, so its first step learns nothing. After the warm-up, and without one, the
+    schedules are the same.
     """
     warmup = config.effective_warmup_steps
     if step <= warmup:
@@ -52,13 +52,13 @@ def check_warmup(config: Recipe, steps: int) -> None:
 def start_engine(
     model: Any, config: TrainingConfig, deepspeed_config: dict[str, Any], steps: int, world: World
 ) -> Any:
-    """Wrap the model in a DeepSpeed engine with AdamW and the schedule.
+    """Return a DeepSpeed engine for the model, with AdamW and the schedule.
 
     Args:
         model: the model, whole or already partitioned by ZeRO stage 3.
         config: the training configuration.
-        deepspeed_config: what `engine_config` returned.
-        steps: optimizer steps of the whole run.
+        deepspeed_config: the configuration returned by `engine_config`.
+        steps: the number of optimizer steps of the whole run.
         world: this process's rank and device.
     """
     import deepspeed
@@ -87,9 +87,9 @@ def start_engine(
 
 
 def _prepare_layers(model: Any, config: TrainingConfig, deepspeed_config: dict[str, Any]) -> None:
-    """Compile each layer if asked to, and let ZeRO stage 3 gather a whole layer at a time.
+    """Compile each layer if configured, and let ZeRO stage 3 gather whole layers.
 
-    Gathering each matrix separately takes longer than small layers compute.
+    For small layers, gathering each matrix separately takes longer than the computation.
     """
     from deepspeed.utils import set_z3_leaf_modules
     from transformers.modeling_layers import GradientCheckpointingLayer
@@ -104,12 +104,12 @@ def _prepare_layers(model: Any, config: TrainingConfig, deepspeed_config: dict[s
 def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
     """Return the optimizer's groups: parameters with weight decay, then those without.
 
-    Matrices decay. Vectors, which are biases and the weights of norms, do not. This is the rule of
-    `transformers.Trainer` (`get_decay_parameter_names`).
+    Matrices decay. Vectors (biases and the weights of norms) do not, as in `transformers.Trainer`
+    (`get_decay_parameter_names`).
     """
     groups: dict[bool, list[Any]] = {True: [], False: []}
     for parameter in model.parameters():
-        groups[len(whole_shape(parameter)) > 1].append(parameter)
+        groups[len(full_shape(parameter)) > 1].append(parameter)
     decays = ((True, weight_decay), (False, 0.0))
     return [{"params": groups[k], "weight_decay": decay} for k, decay in decays if groups[k]]
 
@@ -117,7 +117,7 @@ def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
 def engine_config(
     config: TrainingConfig, deepspeed_config: dict[str, Any], world: World
 ) -> dict[str, Any]:
-    """Return DeepSpeed's configuration: the node `deepspeed` with the training's own fields.
+    """Return DeepSpeed's configuration: the node `deepspeed` with the fields of the training.
 
     Raises:
         ConfigError: the batch is not a multiple of the micro-batches of all processes, or the
@@ -135,7 +135,7 @@ def engine_config(
         else config.clip_norm,
         "bf16": {"enabled": config.dtype == "bfloat16"},
         "zero_allow_untested_optimizer": True,  # torch's own AdamW
-        "zero_force_ds_cpu_optimizer": False,  # also with offload, so that nothing is compiled
+        "zero_force_ds_cpu_optimizer": False,  # even with offloading, so that nothing is compiled
         "steps_per_print": 1 << 62,
     }
 
@@ -155,7 +155,7 @@ def zero_stage(deepspeed_config: dict[str, Any]) -> int:
 
 
 def loop_clips_gradients(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> bool:
-    """Return whether the loop clips gradients: without ZeRO, float32 engines report no norm."""
+    """Return whether the loop clips gradients, as float32 engines without ZeRO report no norm."""
     return zero_stage(deepspeed_config) == 0 and config.dtype == "float32"
 
 
@@ -174,14 +174,14 @@ def check_dtype(config: Recipe, deepspeed_config: dict[str, Any]) -> None:
     if config.dtype == "bfloat16" and zero_stage(deepspeed_config) == 0:
         raise ConfigError(
             f"{config.node}.dtype is bfloat16 with ZeRO stage 0, where the engine keeps no float32 "
-            "weights that are resumed exactly. Choose deepspeed=zero1, on one process as well; "
-            "for a base model that is made here deepspeed@model.pretraining.deepspeed=zero1."
+            "weights, so it can't resume exactly. Choose deepspeed=zero1, even for one process; "
+            "for the pretraining of a base model, deepspeed@model.pretraining.deepspeed=zero1."
         )
 
 
 def check_compile(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> None:
     """Raise a ConfigError for compilation with ZeRO stage 3, which gathers and frees weights."""
-    remedy = "not with ZeRO stage 3, which divides the weights: choose deepspeed=zero2, or false."
+    remedy = "it does not work with ZeRO stage 3: choose deepspeed=zero2, or false."
     is_partitioned = zero_stage(deepspeed_config) == 3
     config.require(not (config.compile and is_partitioned), "compile", remedy)
 
@@ -195,7 +195,7 @@ def gather_weights(engine: Any) -> Any:
 
 
 def skip_deepspeed_op_build() -> None:
-    """Keep DeepSpeed from compiling an unused C++ op when it first starts on CPU."""
+    """Prevent DeepSpeed from compiling an unused C++ op when it first starts on a CPU."""
     import deepspeed.ops
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
@@ -206,15 +206,15 @@ def export_model(engine: Any, tokenizer: Path, folder: Path, world: World) -> No
 
     Args:
         engine: the DeepSpeed engine, of any ZeRO stage; every process has to call this.
-        tokenizer: a folder whose files are copied beside the weights.
+        tokenizer: a folder whose files are copied into the export.
         folder: the Hugging Face folder to write.
         world: this process's rank and device.
     """
-    partitioned = zero_stage(engine.config) == 3
-    weights = gather_weights(engine) if partitioned else None
+    is_partitioned = zero_stage(engine.config) == 3
+    weights = gather_weights(engine) if is_partitioned else None
 
     def write_folder() -> None:
-        unfinished = folder.with_name(f".{folder.name}{TEMPORARY_END}")
+        unfinished = folder.with_name(f".{folder.name}{TEMPORARY_SUFFIX}")
         shutil.rmtree(unfinished, ignore_errors=True)
         engine.module.save_pretrained(unfinished, state_dict=weights)
         for file in tokenizer.iterdir():
@@ -225,14 +225,14 @@ def export_model(engine: Any, tokenizer: Path, folder: Path, world: World) -> No
 
 
 def join_process_group() -> World:
-    """Join the launcher's process group, or create one with this process alone."""
+    """Join the launcher's process group, or create a group with only this process."""
     import torch
 
     launched_process_count()
     launched = "RANK" in os.environ
     atexit.register(_destroy_process_group)
     _set_environment_defaults()
-    with discard_output():  # both print the output of a compiler that they try
+    with discard_output():  # both print the output of a compiler
         import deepspeed
 
         skip_deepspeed_op_build()
@@ -254,7 +254,7 @@ def join_process_group() -> World:
 
 
 def _set_environment_defaults() -> None:
-    """Set what DeepSpeed reads from the environment, unless a launcher has set it."""
+    """Set the environment variables that DeepSpeed reads, unless a launcher has set them."""
     import torch
 
     if not torch.cuda.is_available():
@@ -267,7 +267,7 @@ def _set_environment_defaults() -> None:
 
 
 def _start_single_process_group(backend: str) -> None:
-    """Create a group of one process without a network, which torch's own store would need."""
+    """Create a group of one process that needs no network, unlike torch's default store."""
     import torch
 
     loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
@@ -282,7 +282,7 @@ def _start_single_process_group(backend: str) -> None:
             raise
         raise ConfigError(
             f"torch needs a network interface even for one process: {str(error).splitlines()[0]}. "
-            "Bring the loopback up (ip link set lo up), or name another in GLOO_SOCKET_IFNAME."
+            "Enable the loopback (ip link set lo up), or name another in GLOO_SOCKET_IFNAME."
         ) from error
     finally:
         if before is None:
@@ -290,7 +290,7 @@ def _start_single_process_group(backend: str) -> None:
 
 
 def _destroy_process_group() -> None:
-    """Destroy the process group, whose threads may otherwise abort the process as it ends."""
+    """Destroy the process group; otherwise its threads may abort the process at exit."""
     import torch
 
     if torch.distributed.is_initialized():

@@ -17,7 +17,7 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.injection.corpus import PackedCorpus
 from contamination.training import checkpoints
 from contamination.training import deepspeed_engine as engines
-from contamination.training.config import ALL, LIKELIHOOD, TrainingConfig
+from contamination.training.config import ALL_TOKENS, LIKELIHOOD, TrainingConfig
 from contamination.training.data import (
     PADDING,
     Rows,
@@ -36,18 +36,18 @@ from contamination.training.trained_model import EXPORTS
 if TYPE_CHECKING:
     import torch
 
-Texts = Mapping[str, Sequence[Sequence[int]]]
+TokenIdsBySet = Mapping[str, Sequence[Sequence[int]]]
 
 
 def evaluation_token_ids(
     corpus: PackedCorpus, validation: PackedCorpus | None, max_examples: int
-) -> Texts:
+) -> TokenIdsBySet:
     """Return the token ids of `members`, `nonmembers` and, if given, `validation` text.
 
     Args:
         corpus: the corpus whose examples are evaluated.
         validation: a packed corpus of clean text that is never trained on.
-        max_examples: at most this many members, and non-members, the first by id.
+        max_examples: the maximum number of members, and of non-members, the first by id.
     """
     width = len(corpus.sequences[0]["input_ids"])
     table = corpus.examples.sort_values("example_id")
@@ -65,16 +65,16 @@ def evaluation_token_ids(
 
 
 def evaluate_losses(
-    engine: Any, token_ids_by_set: Texts, micro_batch: int, world: World
+    engine: Any, token_ids_by_set: TokenIdsBySet, micro_batch: int, world: World
 ) -> dict[str, float]:
     """Return `loss_<name>`, the mean loss per token in nats, for each set of texts.
 
-    Every process reads its share; all make the same number of forward passes.
+    Every process reads its share, with the same number of forward passes.
 
     Args:
         engine: the DeepSpeed engine.
-        token_ids_by_set: what `evaluation_token_ids` returned.
-        micro_batch: sequences of one forward pass of one process.
+        token_ids_by_set: the token ids returned by `evaluation_token_ids`.
+        micro_batch: sequences per forward pass of a process.
         world: this process's rank and device.
     """
     import torch
@@ -104,7 +104,7 @@ def _mean_loss(
         width = max(map(len, token_rows[start : start + rows_per_pass]))
         ids, is_real = _pad_rows(rank_rows or token_rows[:1], width)
         losses = token_losses(engine, ids.to(world.device)).cpu()
-        if rank_rows:  # else the forward pass only keeps this process in step with the others
+        if rank_rows:  # otherwise the pass only keeps the processes in sync
             sum_and_count += torch.stack(
                 [losses[is_real[:, 1:]].double().sum(), is_real[:, 1:].sum()]
             )
@@ -113,7 +113,7 @@ def _mean_loss(
 
 
 def _pad_rows(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the token ids (B, S), padded on the right, and a mask of those that are no padding."""
+    """Return the token ids (B, S), padded on the right, and a mask of the real tokens."""
     import torch
 
     ids = torch.zeros(len(rows), width, dtype=torch.long)
@@ -126,13 +126,13 @@ def _pad_rows(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, 
 
 @dataclass(frozen=True)
 class StepPart:
-    """Sequences that a step reads, with the objective that they are trained on.
+    """The sequences of a step that are trained on one objective.
 
     Attributes:
-        sequences: of a corpus or a fine-tuning set.
-        rows: the step's, as `SequenceOrder.rows_of_step` returns them; every part has equally many.
-        objective: the objective whose mean is lowered.
-        weight: the objective's weight in the step's loss; if negative, the mean is raised.
+        sequences: all sequences of a corpus or a fine-tuning set.
+        rows: the rows of the step (`SequenceOrder.rows_of_step`), equally many in every part.
+        objective: the objective whose mean is minimised.
+        weight: the objective's weight in the step's loss; if negative, the mean is maximised.
     """
 
     sequences: Any
@@ -142,29 +142,29 @@ class StepPart:
 
     @property
     def n_tokens(self) -> int:
-        """The tokens that are read, without padding rows."""
+        """The number of tokens that are read, without padding rows."""
         return int((self.rows != PADDING).sum()) * len(self.sequences[0]["input_ids"])
 
 
 class StepResult(NamedTuple):
-    """The numbers of an optimizer step, measured before the weights move."""
+    """The values of an optimizer step, measured before the weights change."""
 
     losses: list[float]
-    """Each part's mean over all processes, in nats."""
+    """The mean loss of each part over all processes, in nats."""
     norm: float
     """The gradient's global L2 norm before clipping."""
     loss: float
-    """What the step lowers: the weighted sum of the parts' means."""
+    """The minimised loss: the weighted sum of the parts' means."""
 
 
 def optimizer_step(
     engine: Any, parts: Sequence[StepPart], config: TrainingConfig, world: World, *, clip: bool
 ) -> StepResult:
-    """Run the forward and backward passes of a step and move the weights once.
+    """Run the forward and backward passes of a step and update the weights once.
 
     Args:
         engine: the DeepSpeed engine.
-        parts: what the step reads; an unlearner may have a second part with retained text.
+        parts: the parts of the step; unlearning may have a second part with retained text.
         config: the training configuration.
         world: this process's rank and device.
         clip: whether to clip gradients here rather than in the engine.
@@ -177,8 +177,8 @@ def optimizer_step(
     sizes = [part.objective.count_terms(part.sequences, part.rows) for part in parts]
     for number, (part, size) in enumerate(zip(parts, sizes, strict=True)):
         # The engine averages over the micro-batches of all processes and parts. Multiplying each
-        # sum by their number and dividing by the count of its part in the step gives the mean over
-        # the part at any world size, also in a last batch that is not full.
+        # sum by their number, and dividing it by the number of terms of its part, gives the mean
+        # over the part for any world size, and also in a partial last batch.
         scale = count / micro_batch / size * part.weight
         for rows in iter_micro_batch_rows(part.rows, world.rank, world.size, micro_batch):
             batch = read_batch(part.sequences, rows, part.objective.loss_on).to(world.device)
@@ -186,7 +186,7 @@ def optimizer_step(
             engine.backward(loss_sum * scale)
             totals[number] += loss_sum.detach().double()
             if not engine.is_gradient_accumulation_boundary():
-                engine.step()  # counts the micro-batch; the weights move only at the boundary
+                engine.step()  # counts the micro-batch; weights change only at the boundary
     losses = [total / size for total, size in zip(world.sum(totals).tolist(), sizes, strict=True)]
     loss = sum(mean * part.weight for mean, part in zip(losses, parts, strict=True))
     norm = clip_grad_norm_(engine.module.parameters(), config.clip_norm) if clip else None
@@ -195,8 +195,8 @@ def optimizer_step(
 
 
 @dataclass(frozen=True)
-class Retained:
-    """Retained text, of which each step of an unlearner reads as many sequences as it forgets."""
+class RetainedText:
+    """Retained text for unlearning; each step reads as many of its sequences as of the corpus."""
 
     sequences: Any
     order: SequenceOrder
@@ -204,28 +204,28 @@ class Retained:
     weight: float
 
     def part_of_step(self, step: int) -> StepPart:
-        """Return the part of a step (from 0)."""
+        """Return the part of a step (from 0) with retained text."""
         return StepPart(self.sequences, self.order.rows_of_step(step), self.objective, self.weight)
 
 
 @dataclass(frozen=True)
-class Loop:
+class TrainingLoop:
     """Trains a model over all epochs.
 
     Attributes:
         engine: the DeepSpeed engine.
-        sequences: of a corpus or a fine-tuning set (`input_ids` of equal length).
+        sequences: those of a corpus or a fine-tuning set (`input_ids` of equal length).
         order: which sequences each step sees.
         config: the training configuration.
         world: this process's rank and device.
         folder: the model folder.
-        identity: the configuration and inputs that a checkpoint must share to be resumed.
+        identity: the configuration and inputs, which a checkpoint must share to be resumed.
         tokenizer: the tokenizer's folder, which is copied into every export.
         texts: the texts to evaluate; empty: none.
         clip: whether to clip gradients here rather than in the engine.
-        flops_per_token: FLOPs of a training step for each token.
-        objective: the objective that a step lowers or raises.
-        retained: text that an unlearner retains.
+        flops_per_token: the FLOPs of a training step per token.
+        objective: the objective on the corpus.
+        retained: retained text for unlearning.
     """
 
     engine: Any
@@ -236,22 +236,22 @@ class Loop:
     folder: Path
     identity: Mapping[str, Any]
     tokenizer: Path
-    texts: Texts
+    texts: TokenIdsBySet
     clip: bool
     flops_per_token: float
     objective: Objective = Likelihood()
-    retained: Retained | None = None
+    retained: RetainedText | None = None
 
     def train(self, first_step: int, record: TrainingRecord | None) -> None:
         """Train from `first_step` to the end of the order.
 
         Args:
-            first_step: steps already done.
-            record: records every step's numbers; on rank 0 only.
+            first_step: the number of steps already done.
+            record: records the values of each step; only on rank 0.
 
         Raises:
             DataError: the loss or the gradient is not finite.
-            StoppedError: SIGTERM or SIGINT came; a checkpoint was written.
+            StoppedError: SIGTERM or SIGINT was received; a checkpoint was written.
         """
         exported = export_steps(self.config, self.order, self.sequence_tokens)
         with signals.defer_signals() as stopped:
@@ -269,7 +269,7 @@ class Loop:
 
     @property
     def sequence_tokens(self) -> int:
-        """Tokens of one sequence."""
+        """The number of tokens per sequence."""
         return len(self.sequences[0]["input_ids"])
 
     def _run_step(self, step: int) -> dict[str, Any]:
@@ -298,7 +298,7 @@ class Loop:
         }
 
     def _unlearning_losses(self, losses: Sequence[float]) -> dict[str, float]:
-        """Return an unlearner's losses of forgotten and of retained text; else nothing."""
+        """Return the losses on forgotten and on retained text if the objective unlearns."""
         if self.config.objective == LIKELIHOOD:
             return {}
         return dict(zip(("loss_forgotten", "loss_retained"), losses, strict=False))
@@ -315,7 +315,7 @@ class Loop:
             record.record_evaluation({"step": step, "tokens": self.tokens_until(step), **losses})
 
     def _checkpoint_if_due(self, step: int, *, stop: bool) -> None:
-        """Save a checkpoint if one is due or a signal asks to `stop`, and then stop."""
+        """Save a checkpoint if one is due or if `stop` is set; then stop if it is set."""
         due = step % self.config.checkpoint_every_steps == 0 and step < self.order.steps
         if stop or due:
             folder = self.folder / "checkpoints"
@@ -325,12 +325,12 @@ class Loop:
             )
         if stop:
             raise signals.stopped_error(
-                f"at step {step} of {self.order.steps}. All of it is saved in "
+                f"at step {step} of {self.order.steps}. The state is saved in "
                 f"{self.folder}: run the same command again to resume from here."
             )
 
     def tokens_until(self, step: int) -> int:
-        """Return the tokens of the first `step` steps."""
+        """Return the number of tokens of the first `step` steps."""
         return self.order.count_sequences_seen(step) * self.sequence_tokens
 
 
@@ -338,7 +338,7 @@ def export_steps(config: TrainingConfig, order: SequenceOrder, sequence_tokens: 
     """Return the optimizer steps after which the model is exported.
 
     Raises:
-        ConfigError: one lies beyond the last epoch.
+        ConfigError: a step is beyond the last epoch.
     """
     exports = [("export_steps", step, step) for step in config.export_steps]
     exports += [
@@ -357,7 +357,7 @@ def export_steps(config: TrainingConfig, order: SequenceOrder, sequence_tokens: 
 
 
 def _first_step_that_has_seen(n_sequences: int, order: SequenceOrder) -> int:
-    """Return the first step that has seen so many sequences; beyond the last step if none has."""
+    """Return the first step that has seen `n_sequences`; may be beyond the last step."""
     epochs, row = divmod(max(n_sequences, 1) - 1, order.sequences)
     return epochs * (order.steps // order.epochs) + row // order.batch + 1
 
@@ -368,7 +368,7 @@ def _check_finite(loss: float, norm: float, step: int, rows: Rows, folder: Path)
     saved = checkpoints.completed_folders(folder / "checkpoints")
     raise DataError(
         f"Training step {step} has loss {loss} and gradient norm {norm} (sequences "
-        f"{', '.join(map(str, rows[rows >= 0]))}). Lower training.learning_rate or look at those "
+        f"{', '.join(map(str, rows[rows >= 0]))}). Lower training.learning_rate or check these "
         f"sequences. Last good checkpoint: {saved[-1] if saved else 'none'}."
     )
 
@@ -381,20 +381,20 @@ def check_recipe(
     *,
     has_outputs: bool = False,
 ) -> None:
-    """Raise a ConfigError if the recipe does not fit its engine or its corpus.
+    """Raise a ConfigError if the recipe does not fit the engine or the corpus.
 
     Args:
         config: the training configuration.
         deepspeed: the engine's configuration.
         order: the number of sequences, batches and epochs.
-        sequence_tokens: tokens of one sequence.
-        has_outputs: whether the sequences are a fine-tuning set's, which mark the outputs.
+        sequence_tokens: the tokens of a sequence.
+        has_outputs: whether the sequences mark outputs, as those of fine-tuning sets do.
     """
     remedy = (
         "a packed corpus has no prompts and outputs: give a fine-tuning set (python -m injection "
         "finetuning), or training.loss_on=all."
     )
-    config.require(has_outputs or config.loss_on == ALL, "loss_on", remedy)
+    config.require(has_outputs or config.loss_on == ALL_TOKENS, "loss_on", remedy)
     check_objective(config, has_outputs=has_outputs)
     engines.zero_stage(deepspeed)
     engines.check_dtype(config, deepspeed)

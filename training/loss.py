@@ -17,7 +17,7 @@ from contamination.training.data import Batch, read_batch
 if TYPE_CHECKING:
     import torch
 
-IGNORED = -100
+IGNORED_LABEL = -100
 
 
 def token_losses(
@@ -33,8 +33,8 @@ def token_losses(
     Args:
         model: a causal language model, or its engine.
         ids_BS: the tokens x.
-        positions_BS: each token's position in its own text, from which transformers makes a mask
-            that separates the texts. The losses of texts' first tokens then mean nothing.
+        positions_BS: each token's position in its text, from which transformers creates a mask
+            that separates the texts. The losses of the texts' first tokens are then meaningless.
         compiled: whether to compile the loss.
         labels_BS: labels to predict instead of x_t.
     """
@@ -68,9 +68,13 @@ def sum_counted_losses(losses_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  
 def _cross_entropies(logits_BSV: torch.Tensor, ids_BS: torch.Tensor) -> torch.Tensor:
     from torch.nn import functional as F  # noqa: N812
 
-    targets = F.pad(ids_BS[:, 1:], (0, 1), value=IGNORED)  # shifting these copies no logits
+    # the targets are shifted, not the logits, which would copy them
+    targets = F.pad(ids_BS[:, 1:], (0, 1), value=IGNORED_LABEL)
     losses = F.cross_entropy(
-        logits_BSV.float().flatten(0, 1), targets.flatten(), ignore_index=IGNORED, reduction="none"
+        logits_BSV.float().flatten(0, 1),
+        targets.flatten(),
+        ignore_index=IGNORED_LABEL,
+        reduction="none",
     )
     return losses.view(ids_BS.shape)[:, :-1]
 
@@ -83,18 +87,18 @@ def _compiled_cross_entropies() -> Any:
     return torch.compile(_cross_entropies)
 
 
-EXACT = 1e-6  # nats: masked tokens add an exact zero
+MAX_LOSS_DIFFERENCE = 1e-6  # nats; masked tokens contribute exactly zero
 
 
 def check_texts_are_separate(engine: Any, sequences: Any, world: World) -> None:
     """Raise a ConfigError if a text's losses depend on the text before it in its sequence.
 
-    The first sequence with several texts is read twice, the second time with other tokens in its
-    first text. Every process has to call this.
+    The first sequence with several texts is evaluated twice, the second time with different tokens
+    in its first text. Every process has to call this.
 
     Args:
         engine: the DeepSpeed engine, or a model.
-        sequences: of a fine-tuning set.
+        sequences: the sequences of a fine-tuning set.
         world: this process's rank and device.
     """
     import torch
@@ -113,7 +117,7 @@ def check_texts_are_separate(engine: Any, sequences: Any, world: World) -> None:
     ) - _losses_without_gradients(engine, changed_BS, batch)
     engine.train()
     later_texts_S = (texts_S[1:] == texts_S[:-1]) & (texts_S[1:] != texts_S[0]) & (texts_S[1:] >= 0)
-    if float(differences_BS[0][later_texts_S].abs().max()) > EXACT:
+    if float(differences_BS[0][later_texts_S].abs().max()) > MAX_LOSS_DIFFERENCE:
         raise _not_separate_error(
             engine, "a text's losses change with the text before it in its sequence"
         )
@@ -127,13 +131,13 @@ def _losses_without_gradients(engine: Any, ids_BS: torch.Tensor, batch: Batch) -
             return token_losses(engine, ids_BS, batch.positions_BS)
     except TypeError as error:
         raise _not_separate_error(
-            engine, f"it takes no positions ({describe_error(error)})"
+            engine, f"it accepts no positions ({describe_error(error)})"
         ) from error
 
 
-def _not_separate_error(engine: Any, why: str) -> ConfigError:
+def _not_separate_error(engine: Any, reason: str) -> ConfigError:
     kind = getattr(engine, "module", engine).config.model_type
     return ConfigError(
-        f"model.path: this {kind} does not keep packed texts apart: {why}. Make the fine-tuning "
-        "set with finetuning.layout=padded."
+        f"model.path: this {kind} does not separate packed texts: {reason}. Create the "
+        "fine-tuning set with finetuning.layout=padded."
     )

@@ -1,4 +1,4 @@
-"""Trains a small masked language model on a base corpus, to make neighbours without the hub."""
+"""Trains a small masked language model on a base corpus, to create neighbours without the hub."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
-from contamination.core.config import PART, POSITIVE, Ranged, ranged_field
+from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
+from contamination.core.config import POSITIVE, PROPER_FRACTION, Ranged, ranged_field
 from contamination.core.progress import progress_bar
 from contamination.core.seeds import derive_seed
 from contamination.injection.corpus import PackedCorpus, open_corpus
@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MaskedLMTrainingConfig(Ranged, node="masked_lm"):
-    """The model and its one epoch, with the masks of Devlin et al. 2019 and RoBERTa's architecture.
+    """A model of RoBERTa's architecture (Liu et al. 2019), trained for one epoch.
 
-    RoBERTa is described in Liu et al. 2019.
+    Tokens are masked as in Devlin et al. 2019.
     """
 
     hidden_size: int = 96
@@ -34,13 +34,13 @@ class MaskedLMTrainingConfig(Ranged, node="masked_lm"):
     heads: int = 4
     learning_rate: float = ranged_field(2e-3, POSITIVE)
     batch_sequences: int = 16
-    mask_share: float = ranged_field(0.15, PART)
+    mask_share: float = ranged_field(0.15, PROPER_FRACTION)
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class MaskedLMStage:
-    """Everything that `train_masked_lm` needs."""
+    """The configuration of `train_masked_lm`."""
 
     runs: str
     corpus_folder: str
@@ -48,7 +48,7 @@ class MaskedLMStage:
 
 
 def train_masked_lm(stage: MaskedLMStage) -> Artifact:
-    """Train the model on every packed sequence once, or reuse a finished one."""
+    """Return a model that is trained once on every packed sequence, or a finished one."""
     corpus = open_corpus(stage.corpus_folder)
     inputs = {"corpus": corpus.artifact.digest}
     folder = run_folder(Path(stage.runs), KIND, f"roberta-{corpus.slug}", stage.masked_lm, inputs)
@@ -59,7 +59,9 @@ def train_masked_lm(stage: MaskedLMStage) -> Artifact:
     return artifact
 
 
-def _train_and_save(config: MaskedLMTrainingConfig, corpus: PackedCorpus, folder: Path) -> Built:
+def _train_and_save(
+    config: MaskedLMTrainingConfig, corpus: PackedCorpus, folder: Path
+) -> WrittenFiles:
     import torch
     from transformers import DataCollatorForLanguageModeling, RobertaForMaskedLM
 
@@ -88,7 +90,7 @@ def _train_and_save(config: MaskedLMTrainingConfig, corpus: PackedCorpus, folder
     model.save_pretrained(folder / "hf")
     tokenizer.save_pretrained(folder / "hf")
     files = [f"hf/{p.name}" for p in sorted((folder / "hf").iterdir())]
-    return Built(files, {"steps": len(batches), "last_loss": loss.item()})
+    return WrittenFiles(files, {"steps": len(batches), "last_loss": loss.item()})
 
 
 def roberta_config(

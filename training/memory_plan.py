@@ -1,7 +1,7 @@
-"""`python -m training memory`: on which machines a training fits, and what would make it fit.
+"""`python -m training memory`: on which machines a training run fits, and which changes help.
 
-1 GB is 10^9 bytes. A training fits if `SPARE` of each device's memory stays free, for what
-`training.resources` leaves out, and if the processes of a node fit into its host's memory.
+1 GB is 10^9 bytes. A run fits if `FREE_SHARE` of each device's memory stays free, for memory that
+`training.resources` does not include, and if the processes of a node fit into its host's memory.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from contamination.training.deepspeed_engine import zero_stage
 from contamination.training.resources import MemoryNeed, ModelShape, memory_need, model_shape
 
 GB = 1e9
-SPARE = 0.1
+FREE_SHARE = 0.1
 """The share of a device's memory that a plan leaves free."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A number of devices that train together, their nodes, and the GB of memory of each."""
+    """The number of devices and nodes that train together, and each device's memory in GB."""
 
     name: str
     devices: int
@@ -41,7 +41,7 @@ MACHINES = (
 
 
 def memory_need_on(shape: ModelShape, stage: MemoryStage, machine: Machine) -> MemoryNeed:
-    """Return what one process needs on the machine."""
+    """Return the memory that one process needs on the machine."""
     path = stage.model.path
     return memory_need(
         shape,
@@ -57,7 +57,7 @@ def memories_too_small(shape: ModelShape, stage: MemoryStage, machine: Machine) 
     """Return which memories are too small: `device`, `host`, both, or none."""
     needed = memory_need_on(shape, stage, machine)
     is_too_small = {
-        "device": needed.total > (1 - SPARE) * machine.gigabytes * GB,
+        "device": needed.total > (1 - FREE_SHARE) * machine.gigabytes * GB,
         "host": needed.host > stage.memory.host_gigabytes_per_device * GB,
     }
     return [name for name, too_small in is_too_small.items() if too_small]
@@ -77,7 +77,7 @@ def largest_micro_batch(shape: ModelShape, stage: MemoryStage, machine: Machine)
 
 
 def cheapest_change_that_fits(shape: ModelShape, stage: MemoryStage, machine: Machine) -> str:
-    """Return the cheapest change with which the run fits; empty if it fits, "none" if none does."""
+    """Return the cheapest change that makes the run fit; "" if it fits, "none" if none helps."""
     changes = (
         name
         for name, changed in _iter_smaller_variants(stage)
@@ -89,8 +89,8 @@ def cheapest_change_that_fits(shape: ModelShape, stage: MemoryStage, machine: Ma
 def _iter_smaller_variants(stage: MemoryStage) -> Iterator[tuple[str, MemoryStage]]:
     """Yield the stage itself, then variants that need less memory and more time.
 
-    Smaller micro-batches cost least time, then recomputed activations, then ZeRO stages that move
-    more data.
+    Smaller micro-batches cost the least time, then recomputed activations, then ZeRO stages with
+    more communication.
     """
     recomputing = replace(stage.training, activation_checkpointing=True)
     for name, zero in _engine_alternatives(stage.deepspeed):
@@ -102,7 +102,7 @@ def _iter_smaller_variants(stage: MemoryStage) -> Iterator[tuple[str, MemoryStag
 
 
 def _iter_halved_micro_batches(micro_batch: int) -> Iterator[tuple[int, str]]:
-    """Yield the micro-batch as configured, then its halves, which divide the batch as well."""
+    """Yield the configured micro-batch, then halves of it, which also divide the batch."""
     yield micro_batch, ""
     while micro_batch % 2 == 0:
         micro_batch //= 2
@@ -110,15 +110,15 @@ def _iter_halved_micro_batches(micro_batch: int) -> Iterator[tuple[int, str]]:
 
 
 def _engine_alternatives(deepspeed: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the engine as configured, then higher ZeRO stages, then all states on the host."""
+    """Yield the configured engine, then higher ZeRO stages, then offloading to the host."""
     yield "", deepspeed
     configured: dict[str, Any] = deepspeed.get("zero_optimization", {})
     for number in range(zero_stage(deepspeed) + 1, 4):
         zero = {
             **configured,
             "stage": number,
-            "overlap_comm": number > 1,
-        }  # as conf/deepspeed has them
+            "overlap_comm": number > 1,  # as in conf/deepspeed
+        }
         yield f"zero{number}", {"zero_optimization": zero}
     host = {"device": "cpu"}
     offloaded = {**configured, "stage": 3, "offload_optimizer": host, "offload_param": host}
@@ -126,13 +126,13 @@ def _engine_alternatives(deepspeed: dict[str, Any]) -> Iterator[tuple[str, dict[
 
 
 def format_memory_plan(stage: MemoryStage) -> str:
-    """Return a Markdown table of the run's needs on each of `MACHINES`, under a line about the run.
+    """Return a description of the run and a Markdown table of its memory on each of `MACHINES`.
 
     Raises:
-        ConfigError: the engine would refuse the run, or the model's config can't be read.
+        ConfigError: the engine would reject the run, or the model's config can't be read.
     """
     config, number = stage.training, zero_stage(stage.deepspeed)
-    remedy = "the engine takes it from ZeRO stage 1 on: choose deepspeed=zero1."
+    remedy = "it needs at least ZeRO stage 1: choose deepspeed=zero1."
     require(config.dtype == "float32" or number > 0, "training.dtype", config.dtype, remedy)
     shape = model_shape(stage.model)
     recomputed = "with" if config.activation_checkpointing else "no"
@@ -141,15 +141,15 @@ def format_memory_plan(stage: MemoryStage) -> str:
         f"{number}, micro-batch {config.micro_batch_sequences} × "
         f"{stage.memory.sequence_tokens} tokens, "
         f"{recomputed} activation checkpointing, "
-        f"{stage.memory.host_gigabytes_per_device:g} GB of host memory for each device"
+        f"{stage.memory.host_gigabytes_per_device:g} GB of host memory per device"
     )
     table = fit_columns(*_make_memory_table(shape, stage), between=3, edges=4)
     rule = ["---", *("---:" for _ in table.header[1:])]
     rows = ["| " + " | ".join(row) + " |" for row in (table.header, rule, *table.rows)]
-    ways = [
+    changes = [
         (machine.name, cheapest_change_that_fits(shape, stage, machine)) for machine in MACHINES
     ]
-    below = [f"fits on {name} with {way}" for name, way in ways if way]
+    below = [f"fits on {name} with {change}" for name, change in changes if change]
     return "\n".join([title, "", *rows, *filter(None, [table.note]), *[""] * bool(below), *below])
 
 
@@ -159,7 +159,7 @@ def _make_memory_table(shape: ModelShape, stage: MemoryStage) -> tuple[list[str]
     missing = [memories_too_small(shape, stage, machine) for machine in MACHINES]
     best = [largest_micro_batch(shape, stage, machine) for machine in MACHINES]
     rows = [
-        *([name, *(f"{part(n) / GB:.1f}" for n in needs)] for name, part in ROWS.items()),
+        *([name, *(f"{part(n) / GB:.1f}" for n in needs)] for name, part in TABLE_ROWS.items()),
         ["host memory per node", *(f"{host / GB:.1f}" for host in hosts)],
         ["fits", *(f"no ({', '.join(names)})" if names else "yes" for names in missing)],
         ["largest micro-batch", *(str(count or "–") for count in best)],
@@ -167,7 +167,7 @@ def _make_memory_table(shape: ModelShape, stage: MemoryStage) -> tuple[list[str]
     return ["GB per device", *(m.name for m in MACHINES)], rows
 
 
-ROWS: Mapping[str, Callable[[MemoryNeed], float]] = {
+TABLE_ROWS: Mapping[str, Callable[[MemoryNeed], float]] = {
     "weights": lambda n: n.weights,
     "gradients": lambda n: n.gradients,
     "optimizer's states": lambda n: n.optimizer,

@@ -1,4 +1,4 @@
-"""The metrics of a training: JSONL files, a progress bar, and a mirror in Weights & Biases."""
+"""The metrics of a training run: JSONL files, a progress bar, and a copy in Weights & Biases."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from contamination.training.config import TrainingStage, WandbConfig
 from contamination.training.trained_model import EVALUATIONS, METRICS
 
 PRETRAIN, TRAIN = "pretrain", "train"
-"""A run's job type in Weights & Biases: the pretraining of a base model, or a study's training."""
+"""Job types in Weights & Biases: pretraining of a base model, or training of a study."""
 
 
 class TrainingRecord:
-    """Writes each step's numbers to `metrics.jsonl`, the progress bar and the mirror."""
+    """Writes each step's values to `metrics.jsonl`, the progress bar and Weights & Biases."""
 
     def __init__(
         self,
@@ -31,15 +31,15 @@ class TrainingRecord:
         *,
         first_tokens: int = 0,
     ) -> None:
-        """Open the files, the bar and the mirror.
+        """Open the files, the bar and the run in Weights & Biases.
 
         Args:
-            stage: the training.
+            stage: the configuration.
             folder: the model folder.
-            first_step: optimizer steps that an earlier run has done.
-            steps: optimizer steps of the whole training.
+            first_step: the number of optimizer steps that an earlier run has done.
+            steps: the number of optimizer steps of the whole training.
             inputs: the digests of the training's inputs.
-            first_tokens: tokens that an earlier run has read.
+            first_tokens: the number of tokens that an earlier run has read.
         """
         self._steps = MetricsFile(folder / METRICS, first_step)
         self._evaluations = MetricsFile(folder / EVALUATIONS, first_step)
@@ -49,7 +49,7 @@ class TrainingRecord:
         self._wandb = _start_wandb(stage, folder, inputs)
 
     def record_step(self, row: dict[str, Any]) -> None:
-        """Record the numbers of one step."""
+        """Record the values of one step."""
         self._steps.append_row(row)
         speed = (row["tokens"] - self._first_tokens) / self._bar.format_dict["elapsed"]
         self._bar.set_postfix(loss=f"{row['loss']:.3f}", tok_s=f"{speed:,.0f}", refresh=False)
@@ -62,7 +62,7 @@ class TrainingRecord:
         self._log_to_wandb("eval", row)
 
     def close(self) -> None:
-        """Close the bar, the files and the mirror."""
+        """Close the bar, the files and the run in Weights & Biases."""
         self._bar.close()
         self._steps.close()
         self._evaluations.close()
@@ -94,21 +94,21 @@ class MetricsFile:
             self._path.unlink()
 
     def _drop_rows_after(self, step: int) -> None:
-        """Drop the rows of steps that will be done again."""
+        """Drop the rows of steps that will be repeated."""
         lines = self._path.read_text().splitlines() if step and self._path.exists() else []
         lines_to_keep = []
         for line in lines:
             try:
                 row = json.loads(line)
             except json.JSONDecodeError:
-                break  # a killed process left half a line
+                break  # a killed process left an incomplete line
             if row["step"] <= step:
                 lines_to_keep.append(line + "\n")
         write_text_atomically(self._path, "".join(lines_to_keep))
 
 
 def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) -> Any:
-    """Start a run whose id is the model folder's hash, so that a resumed training continues it."""
+    """Start a run whose id is the folder's hash, so that a resumed training continues it."""
     if stage.wandb.mode == "disabled":
         return None
     config = {**identity_data(stage), "inputs": dict(inputs), "folder": folder.name}
@@ -120,11 +120,11 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
 def open_wandb_run(
     wandb_config: WandbConfig, folder: Path, settings: Mapping[str, Any], **run: Any
 ) -> Any:
-    """Start a run in Weights & Biases, or continue the run with the same id.
+    """Return a new run in Weights & Biases, or the continued run with the same id.
 
     Args:
-        wandb_config: the project, and whether it is online.
-        folder: the folder of offline records.
+        wandb_config: the project and the mode.
+        folder: the folder for offline records.
         settings: further settings of wandb.
         run: the run's id, name, group, job type and config.
     """
@@ -135,7 +135,7 @@ def open_wandb_run(
         project=wandb_config.project,
         entity=wandb_config.entity,
         mode=wandb_config.mode,  # type: ignore[arg-type]
-        resume="allow",  # also offline, since a sync would otherwise replace the earlier record
+        resume="allow",  # even offline, since otherwise a sync would replace the earlier record
         dir=str(folder),
         settings=wandb.Settings(silent=True, x_transaction_log_flush_interval=1, **settings),
         **run,

@@ -1,4 +1,4 @@
-"""The model that training starts from: loaded, or an architecture with random weights."""
+"""The model that training starts from: a loaded model, or an architecture with random weights."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from contamination.training.config import ModelConfig
 from contamination.training.deepspeed_engine import zero_stage
 from contamination.training.trained_model import is_checkpoint, open_checkpoint
 
-CONTEXT = "max_position_embeddings"
+CONTEXT_FIELD = "max_position_embeddings"
 
 
 def hf_folder(field: str, path: str) -> str:
-    """Return the Hugging Face folder, GGUF file or hub id of a path; for an artefact, its `hf`."""
+    """Return the Hugging Face folder, GGUF file or hub id at `path`, or a model folder's `hf`."""
     return str(open_checkpoint(path).hf) if is_checkpoint(path) else resolve_model_path(field, path)
 
 
 def model_digest(field: str, path: str) -> str:
-    """Return the digest of the artefact at `path`, or of another model's files."""
+    """Return the digest of the model folder or other model at `path`."""
     if is_checkpoint(path):
         return open_checkpoint(path).artifact.digest
     return models.model_digest(field, path)
@@ -34,10 +34,10 @@ def make_hf_config(config: ModelConfig, vocabulary: int) -> Any:
 
     Args:
         config: the model, whose architecture is given.
-        vocabulary: the model's vocabulary size, unless the architecture has one.
+        vocabulary: the vocabulary size, unless the architecture has one.
 
     Raises:
-        ConfigError: transformers refuses it.
+        ConfigError: transformers rejects it.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -50,22 +50,23 @@ def make_hf_config(config: ModelConfig, vocabulary: int) -> Any:
         with torch.device("meta"):  # runs the model's own checks without allocating weights
             AutoModelForCausalLM.from_config(hf_config)
         _check_head_counts(hf_config)
-    except Exception as error:  # the model's code may raise anything for invalid numbers
+    except Exception as error:  # model code may raise any error for invalid values
         raise ConfigError(
-            f"model.architecture is {config.architecture!r}: transformers refuses it "
-            f"({describe_error(error)}). Give a model_type that it knows and fields of that "
-            "model's "
-            "config.json."
+            f"model.architecture is {config.architecture!r}: transformers rejects it "
+            f"({describe_error(error)}). Give a model_type that it supports, and fields of that "
+            "model's config.json."
         ) from error
     return hf_config
 
 
 def _check_head_counts(config: Any) -> None:
-    """Raise a ValueError for errors that a model's code notices only in a forward pass."""
+    """Raise a ValueError for errors that model code would only report in a forward pass."""
     heads = getattr(config, "num_attention_heads", 1)
     groups = getattr(config, "num_key_value_heads", None) or heads
     if heads % groups:
-        raise ValueError(f"num_attention_heads={heads} is no multiple of {groups} key-value heads")
+        raise ValueError(
+            f"num_attention_heads={heads} is not a multiple of {groups} key-value heads"
+        )
     if getattr(config, "num_hidden_layers", 1) < 1:
         raise ValueError(f"num_hidden_layers={config.num_hidden_layers} is below 1")
 
@@ -73,44 +74,45 @@ def _check_head_counts(config: Any) -> None:
 def check_architecture(config: ModelConfig, vocabulary: int, sequence_tokens: int) -> Any:
     """Return the Hugging Face config of a model with random weights, checked against its corpus.
 
-    Its context is the sequence length: at later positions, which it is not trained on, its
+    Its context length is the sequence length: at later positions, on which it is not trained, its
     predictions would be worse without a warning.
 
     Raises:
-        ConfigError: transformers refuses it, or its vocabulary or its context does not fit.
+        ConfigError: transformers rejects it, or its vocabulary or its context does not fit.
     """
-    context = (config.architecture or {}).get(CONTEXT)
+    context = (config.architecture or {}).get(CONTEXT_FIELD)
     if context not in (None, sequence_tokens):
         raise ConfigError(
-            f"model.architecture.{CONTEXT} is {context}, but a model that is made here is trained "
-            f"on sequences of {sequence_tokens} tokens: leave it out (null), or pack sequences of "
-            "as many (model.pretraining.sequence_tokens; injection.sequence_tokens without one)."
+            f"model.architecture.{CONTEXT_FIELD} is {context}, but a model with random weights is "
+            f"trained on sequences of {sequence_tokens} tokens: leave it out (null), or pack "
+            "sequences of as many (model.pretraining.sequence_tokens; injection.sequence_tokens "
+            "without one)."
         )
-    shape = {**(config.architecture or {}), CONTEXT: sequence_tokens}
+    shape = {**(config.architecture or {}), CONTEXT_FIELD: sequence_tokens}
     hf_config = make_hf_config(replace(config, architecture=shape), vocabulary)
     _check_fits_corpus(hf_config, vocabulary, sequence_tokens)
     return hf_config
 
 
-def make_model(
+def load_or_create_model(
     config: ModelConfig,
     vocabulary: int,
     sequence_tokens: int,
     seed: int,
     deepspeed: dict[str, Any] | None = None,
 ) -> Any:
-    """Return the model in float32, checked against the corpus that it will read.
+    """Return the model in float32, checked against its corpus.
 
-    It has the weights at `config.path`, or else random weights. With ZeRO stage 3 a model is loaded
-    partitioned, in the engine's dtype, so that no process ever needs memory for all of it. Random
-    weights are drawn whole, so that they are the same at any stage.
+    It has the weights at `config.path`, or random weights. With ZeRO stage 3, a model is loaded in
+    partitions, in the engine's dtype, so that no process needs memory for the whole model. Random
+    weights are drawn unpartitioned, so that they are the same at any stage.
 
     Args:
         config: the model.
         vocabulary: the size of the corpus's vocabulary, and of a random model's unless its
             architecture has one.
         sequence_tokens: the corpus's sequence length, and a random model's context.
-        seed: draws random weights.
+        seed: the seed for random weights.
         deepspeed: the engine's configuration, if there will be an engine.
 
     Raises:
@@ -141,7 +143,7 @@ def _load_partitioned(deepspeed: dict[str, Any] | None) -> Iterator[None]:
         return
     from transformers.integrations import HfDeepSpeedConfig
 
-    in_force = HfDeepSpeedConfig(deepspeed)  # as long as the object exists
+    in_force = HfDeepSpeedConfig(deepspeed)  # has an effect as long as it exists
     yield
     del in_force
 
@@ -154,7 +156,7 @@ def _check_not_quantized(path: str, model: Any) -> None:
         raise ConfigError(
             f"model.path is {path!r}: its config.json has a quantization_config "
             f"({getattr(method, 'value', method)}), and quantized weights can't be trained. Give "
-            "plain weights; where they are plain, remove that entry."
+            "unquantized weights; if they are unquantized, remove that entry."
         )
 
 
@@ -165,7 +167,7 @@ def _check_fits_corpus(config: Any, vocabulary: int, sequence_tokens: int) -> No
             f"model.architecture.vocab_size), the corpus's tokenizer {vocabulary}: pack the corpus "
             "with the model's own tokenizer (tokenizer.path=<the model's folder>)."
         )
-    context = getattr(config, CONTEXT)
+    context = getattr(config, CONTEXT_FIELD)
     if context < sequence_tokens:
         raise ConfigError(
             f"injection.sequence_tokens is {sequence_tokens}, but the model's context is "

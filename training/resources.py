@@ -1,6 +1,6 @@
-"""Estimates the memory of a training on each device and on its host, and its FLOPs.
+"""Estimates the memory of a training run on each device and host, and its FLOPs.
 
-Sizes are bytes of one process, from the resolved config and the model's shape. The device's memory
+Sizes are in bytes per process, from the resolved config and the model's shape. The device's memory
 excludes the CUDA context, NCCL's buffers, kernels' workspaces, fragmentation, rotary tables,
 evaluation and export.
 """
@@ -30,7 +30,7 @@ class ModelShape:
 
     parameters: int
     largest: int
-    """Parameters of the largest single module, such as the embeddings."""
+    """The number of parameters of the largest module, such as the embeddings."""
     layers: int
     hidden: int
     intermediate: int
@@ -42,19 +42,19 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Bytes that one process needs on its device and on its host."""
+    """The memory in bytes that one process needs on its device and on its host."""
 
     weights: float
     gradients: float
     optimizer: float
     step: float
-    """Float32 gradients while the optimizer moves the weights."""
+    """Float32 gradients during the optimizer step."""
     buffers: float
     """Gathered weights (stage 3), and gradients that are sent to other devices."""
     activations: float
     logits: float
     loading: float
-    """The whole model in float32 before the engine divides it (not in stage 3)."""
+    """The whole model in float32 before the engine partitions it (not in stage 3)."""
     host: float
     """Offloaded states, or the model while it is loaded, whichever is larger; with headroom."""
 
@@ -67,9 +67,9 @@ class MemoryNeed:
 
 
 def model_shape(model: ModelConfig) -> ModelShape:
-    """Return the model's sizes, counting parameters on a model without values.
+    """Return the model's sizes; parameters are counted on a model without weights.
 
-    See `config_of` for where its config is read.
+    See `read_hf_config` for the source of its config.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -120,12 +120,12 @@ def memory_need(
 
     Args:
         shape: the model's sizes.
-        training: for the dtype, the micro-batch and activation checkpointing.
-        deepspeed: the node `deepspeed`: the stage, offload, bucket sizes.
+        training: the dtype, the micro-batch and activation checkpointing are used.
+        deepspeed: the node `deepspeed`: the stage, offloading and bucket sizes.
         world: the number of processes, one per device.
         sequence_tokens: T.
-        made_whole: whether every process makes the whole model also at stage 3: random weights,
-            or a GGUF file.
+        made_whole: whether every process creates the whole model even at stage 3, as for random
+            weights and GGUF files.
     """
     weight_bytes = 2 if training.dtype == "bfloat16" else 4
     tokens = training.micro_batch_sequences * sequence_tokens
@@ -148,10 +148,11 @@ def model_state_bytes(
     *,
     made_whole: bool = False,
 ) -> dict[str, float]:
-    """Return the bytes of what does not depend on the batch, by `MemoryNeed`'s names.
+    """Return the memory that does not depend on the batch, by the names in `MemoryNeed`.
 
-    They follow Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1, as DeepSpeed keeps them:
-    from stage 1 on, a float32 copy of the weights besides the moments, also in float32 training.
+    It follows Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1, as implemented in
+    DeepSpeed: from stage 1, there is a float32 copy of the weights in addition to the moments, even
+    in float32 training.
 
     Args:
         shape: the model's sizes.
@@ -163,7 +164,7 @@ def model_state_bytes(
     stage, zero = zero_stage(deepspeed), deepspeed.get("zero_optimization", {})
     parameters, share = shape.parameters, shape.parameters / world
     sub_group = float(zero.get("sub_group_size", 1e9)) if stage == 3 else share
-    moved_at_once = min(share, sub_group)  # parameters that the optimizer moves at a time
+    moved_at_once = min(share, sub_group)  # parameters that the optimizer updates at a time
     states = {
         "weights": weight_bytes * (share if stage == 3 else parameters),
         "gradients": weight_bytes * (share if stage >= 2 else parameters),
@@ -203,13 +204,13 @@ def _buffer_bytes(parameters: int, weight_bytes: int, stage: int, zero: Mapping[
 def activation_bytes_per_token(
     shape: ModelShape, activation_bytes: int, *, checkpointing: bool
 ) -> float:
-    """Return the bytes per token that the forward pass keeps for the backward, without the logits.
+    """Return the bytes per token that the forward pass stores for the backward pass.
 
-    Counted as Korthikanti et al. 2022 (Reducing Activation Recomputation in Large Transformer
-    Models, eq. 1 and 2) count a GPT layer, but for a LLaMA layer: no dropout, RMSNorm, a gated MLP,
-    and attention that keeps no (T, T) matrix (PyTorch's SDPA, so without eq. 1's 5·a·s/h). With
-    checkpointing, each layer's input is kept (their full recomputation, 2·s·b·h·L), and one layer's
-    activations at a time.
+    The logits are not included. Counted as Korthikanti et al. 2022 (Reducing Activation
+    Recomputation in Large Transformer Models, eq. 1 and 2) count a GPT layer, but for a LLaMA
+    layer: no dropout, RMSNorm, a gated MLP, and attention that keeps no (T, T) matrix (PyTorch's
+    SDPA, so without eq. 1's 5·a·s/h). With checkpointing, each layer's input is kept (their full
+    recomputation, 2·s·b·h·L), and one layer's activations at a time.
 
     Args:
         shape: the model's sizes.
@@ -231,12 +232,12 @@ def activation_bytes_per_token(
 def flops_per_token(model_config: Any, parameters: int, sequence_tokens: int) -> float:
     """Return the FLOPs of a training step per token: 6·N + 12·L·H·Q·T (PaLM, appendix B).
 
-    N counts the weights that multiply: all except the input embedding, which is looked up; an
-    embedding that is tied to the output multiplies there. Recomputed activations don't count.
+    N is the number of weights in matrix products: all except the input embedding, unless it is tied
+    to the output. Recomputed activations are not counted.
 
     Args:
         model_config: a Hugging Face config.
-        parameters: all weights of the model.
+        parameters: the number of parameters of the model.
         sequence_tokens: T.
     """
     config = model_config.get_text_config(decoder=True)
@@ -247,7 +248,7 @@ def flops_per_token(model_config: Any, parameters: int, sequence_tokens: int) ->
 
 
 def masked_lm_flops_per_token(model_config: Any, sequence_tokens: int) -> float:
-    """Return the same for a masked language model, whose position embeddings don't multiply either.
+    """Return the FLOPs per token of a masked language model, without its position embeddings.
 
     Args:
         model_config: its Hugging Face config.
@@ -269,5 +270,5 @@ def masked_lm_flops_per_token(model_config: Any, sequence_tokens: int) -> float:
 def flops_utilization(
     tokens_per_second: float, token_flops: float, peak_tflops: float, devices: int
 ) -> float:
-    """Return the model FLOPs utilisation (MFU), from 0 to 1, of devices with this peak each."""
+    """Return the model FLOPs utilisation (MFU), from 0 to 1, given the peak of each device."""
     return tokens_per_second * token_flops / (peak_tflops * 1e12 * devices)

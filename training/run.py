@@ -1,4 +1,4 @@
-"""The training stage: first or continual pretraining, or fine-tuning, exported for detection."""
+"""The training stage: pretraining, continual pretraining or fine-tuning, with exported models."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from contamination.core import artifacts
-from contamination.core.artifacts import Artifact, Built, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, run_folder
 from contamination.core.config import identity_data
 from contamination.core.config_diff import log_nearest_folder
 from contamination.core.distributed import World, launched_process_count
 from contamination.core.errors import require
 from contamination.core.integrity import SCHEMA
 from contamination.core.lock import exclusive_build
-from contamination.core.models import whole_shape
+from contamination.core.models import full_shape
 from contamination.injection.corpus import (
     FinetuningSet,
     PackedCorpus,
@@ -32,31 +32,36 @@ from contamination.training.checkpoints import SavedCheckpoint
 from contamination.training.config import LIKELIHOOD, TrainingStage
 from contamination.training.data import SequenceOrder, make_exposure_table
 from contamination.training.deepspeed_engine import join_process_group
-from contamination.training.loop import Loop, Texts, check_recipe, evaluation_token_ids
+from contamination.training.loop import (
+    TokenIdsBySet,
+    TrainingLoop,
+    check_recipe,
+    evaluation_token_ids,
+)
 from contamination.training.loss import check_texts_are_separate
 from contamination.training.metrics import TrainingRecord
-from contamination.training.models import check_architecture, make_model, model_digest
+from contamination.training.models import check_architecture, load_or_create_model, model_digest
 from contamination.training.objectives.choose import make_objective
 from contamination.training.objectives.retained import check_reference
 from contamination.training.resources import flops_per_token
-from contamination.training.trained_model import RANDOM, ancestry_of
+from contamination.training.trained_model import RANDOM_WEIGHTS, ancestry_of
 
 log = logging.getLogger(__name__)
 
 
 def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Artifact:
-    """Train the model on the corpus, or reuse a finished one.
+    """Return the model folder; the model is trained unless it is finished.
 
     Every process of a launcher (torchrun, deepspeed, srun) calls this; rank 0 writes.
 
     Args:
-        stage: the training.
+        stage: the configuration.
         start: starts the processes that train into a folder; None: this process trains.
 
     Raises:
-        ConfigError: a value or a combination that can't be trained with.
-        DataError: a loss that is not finite.
-        StoppedError: a signal came; the same call resumes from a checkpoint.
+        ConfigError: a value or a combination of values is invalid.
+        DataError: a loss is not finite.
+        StoppedError: a signal was received; the same call resumes from a checkpoint.
     """
     remedy = "give a folder that the injection stage wrote, runs/corpus/…."
     require(bool(stage.corpus_folder), "corpus_folder", stage.corpus_folder, remedy)
@@ -89,7 +94,7 @@ def _input_digests(stage: TrainingStage) -> dict[str, str]:
 
 
 def _check_stage(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) -> None:
-    """Raise a ConfigError for an invalid training, before any other process is started."""
+    """Raise a ConfigError for an invalid configuration, before other processes are started."""
     width = corpus.sequence_tokens
     stage.wandb.check_login()
     has_outputs = isinstance(corpus, FinetuningSet)
@@ -110,7 +115,7 @@ def _train_with_all_processes(
     inputs: Mapping[str, str],
     world: World | None,
 ) -> Artifact:
-    """Return the model folder, which all processes make and rank 0 commits."""
+    """Return the model folder, which all processes write and rank 0 completes."""
     if world is None:
         if artifacts.is_complete(folder):
             return _open_without_checkpoints(folder)
@@ -124,7 +129,7 @@ def _train_with_all_processes(
             log_nearest_folder(folder, SCHEMA, named, inputs)
             return artifacts.is_complete(folder)
 
-        def commit_folder(built: Built) -> None:
+        def commit_folder(built: WrittenFiles) -> None:
             checks[0]()
             artifacts.write_manifest(folder, inputs, built, named)
 
@@ -140,7 +145,7 @@ def _train_with_all_processes(
 
 
 def _open_without_checkpoints(folder: Path) -> Artifact:
-    """Return a finished folder, after removing its checkpoints, which only unfinished runs need."""
+    """Return a finished folder, after removing checkpoints, which only unfinished runs need."""
     artifact = trained_model.open_checkpoint(folder).artifact
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return artifact
@@ -152,12 +157,11 @@ def _train_and_export(
     folder: Path,
     inputs: Mapping[str, str],
     world: World,
-) -> Built:
-    ancestry_entries = world.on_rank_0(
-        partial(_ancestry_for_manifest, stage)
-    )  # the start may be gone at the end
+) -> WrittenFiles:
+    # read now, since the starting model may be deleted during the training
+    ancestry_entries = world.on_rank_0(partial(_ancestry_for_manifest, stage))
     made_with = {**identity_data(stage), "inputs": dict(inputs)}
-    saved = checkpoints.find_newest(folder / "checkpoints", made_with, world)
+    saved = checkpoints.find_newest_checkpoint(folder / "checkpoints", made_with, world)
     world.on_rank_0(partial(checkpoints.remove_outputs_after, folder, saved.step if saved else 0))
     loop, saved, parameters = _prepare_loop(stage, corpus, folder, made_with, saved, world)
     order, first_step = loop.order, checkpoints.resume_from(loop.engine, saved)
@@ -173,7 +177,7 @@ def _train_and_export(
     finally:
         if record is not None:
             record.close()
-        loop.engine.destroy()  # else its hooks keep the optimizer's states in memory
+        loop.engine.destroy()  # otherwise its hooks keep the optimizer's states in memory
     if world.is_rank_0:
         make_exposure_table(corpus.ledger, order).to_parquet(
             folder / trained_model.EXPOSURES, index=False
@@ -185,12 +189,12 @@ def _train_and_export(
     records = [
         n for n in (trained_model.METRICS, trained_model.EVALUATIONS) if (folder / n).is_file()
     ]
-    return Built([trained_model.EXPOSURES, *_list_weight_files(folder)], counts, records)
+    return WrittenFiles([trained_model.EXPOSURES, *_list_weight_files(folder)], counts, records)
 
 
 def _ancestry_for_manifest(stage: TrainingStage) -> dict[str, Any]:
     if stage.model.path is None:
-        return RANDOM.manifest_entries()
+        return RANDOM_WEIGHTS.manifest_entries()
     return ancestry_of("model.path", stage.model.path).manifest_entries()
 
 
@@ -201,28 +205,30 @@ def _prepare_loop(
     made_with: Mapping[str, Any],
     saved: SavedCheckpoint | None,
     world: World,
-) -> tuple[Loop, SavedCheckpoint | None, int]:
-    """Return the loop, the checkpoint in a form that its engine can load, and the parameters."""
+) -> tuple[TrainingLoop, SavedCheckpoint | None, int]:
+    """Return the loop, the checkpoint in loadable form, and the number of parameters."""
     config, order, width = stage.training, _sequence_order(stage, corpus), corpus.sequence_tokens
     assert config.init_seed is not None
     deepspeed = engines.engine_config(config, stage.deepspeed, world)
     if saved and saved.world != world.size and engines.zero_stage(deepspeed):
         saved = checkpoints.convert_to_universal(saved, world)
         deepspeed |= checkpoints.LOAD_UNIVERSAL
-    model = make_model(stage.model, corpus.vocabulary_size, width, config.init_seed, deepspeed)
-    parameters = sum(math.prod(whole_shape(p)) for p in model.parameters())
+    model = load_or_create_model(
+        stage.model, corpus.vocabulary_size, width, config.init_seed, deepspeed
+    )
+    parameters = sum(math.prod(full_shape(p)) for p in model.parameters())
     engine = engines.start_engine(model, config, deepspeed, order.steps, world)
     if isinstance(corpus, FinetuningSet):
         check_texts_are_separate(engine, corpus.sequences, world)
     objective = make_objective(config).with_inputs(corpus, config)
     objective = objective.prepare_from_start(engine, corpus.sequences, config, world)
-    texts: Texts = {}
+    texts: TokenIdsBySet = {}
     if config.evaluate_every_steps is not None:
         validation = open_corpus(stage.validation_folder) if stage.validation_folder else None
         if validation is not None:
             check_not_finetuning_set("validation_folder", validation)
         texts = evaluation_token_ids(corpus, validation, config.evaluate_examples)
-    loop = Loop(
+    loop = TrainingLoop(
         engine=engine,
         sequences=corpus.sequences,
         order=order,

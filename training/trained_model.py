@@ -1,4 +1,4 @@
-"""The training stage's artefact as later stages open it, and the ancestry of models."""
+"""Finished model folders of the training stage, and the ancestry of models."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Checkpoint:
 
     @property
     def exports(self) -> dict[int, Path]:
-        """Optimizer step → Hugging Face folder of the export, in order; without the final model."""
+        """Optimizer step → Hugging Face folder of the export, in order, without the final model."""
         files = [name for name in self.artifact.files if name.startswith(f"{EXPORTS}/")]
         names = sorted({name.split("/")[1] for name in files})
         folder = self.artifact.path / EXPORTS
@@ -62,12 +62,12 @@ class Checkpoint:
 
     @cached_property
     def metrics(self) -> pd.DataFrame:
-        """A row per step: step, tokens, loss, learning_rate, grad_norm, tokens_per_second, mfu."""
+        """Per step: step, tokens, loss, learning_rate, grad_norm, tokens_per_second, mfu."""
         return self.artifact.lines(METRICS)
 
     @cached_property
     def evaluations(self) -> pd.DataFrame:
-        """A row per evaluation: step, tokens, loss_members, loss_nonmembers, loss_validation."""
+        """One row per evaluation: step, tokens, loss_members, loss_nonmembers, loss_validation."""
         import pandas as pd
 
         if EVALUATIONS not in self.artifact.records:
@@ -76,42 +76,42 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path | str) -> Checkpoint:
-    """Open a finished model folder.
+    """Return a finished model folder.
 
     Raises:
-        ArtifactError: there is none, or it is unfinished.
+        ArtifactError: it does not exist or is unfinished.
     """
     return Checkpoint(open_artifact(path, KIND))
 
 
 def open_trained(field: str, path: Path | str) -> Checkpoint:
-    """Open a finished model folder that includes the record of its training.
+    """Return a finished model folder that includes the record of its training.
 
     Args:
-        field: the config field of `path`, for the error.
+        field: the config field of `path`, for error messages.
         path: the folder.
 
     Raises:
-        ArtifactError: there is none, or it is unfinished.
-        ConfigError: it is an adopted model, or a model without the rest of the folder.
+        ArtifactError: it does not exist or is unfinished.
+        ConfigError: it is an adopted model, or only a Hugging Face folder.
     """
     is_model_only = (Path(path) / "config.json").is_file() and not is_complete(Path(path))
-    remedy = "a model alone does not say which texts it saw when. Give a folder of a training."
+    remedy = "a model does not record when it saw which texts. Give the folder of a training."
     require(not is_model_only, field, str(path), remedy)
     checkpoint = open_checkpoint(path)
-    reason = "this model was adopted, so nothing says which texts it saw when."
+    reason = "this model was adopted, so there is no record of when it saw which texts."
     remedy = f"{reason} Give a folder that the training stage wrote."
     require(EXPOSURES in checkpoint.artifact.files, field, str(path), remedy)
     return checkpoint
 
 
 def is_checkpoint(path: Path | str) -> bool:
-    """Whether `path` is a finished folder of this stage (rather than a plain model folder)."""
+    """Return whether `path` is a finished folder of this stage, and not a Hugging Face folder."""
     return is_complete(Path(path))
 
 
 def is_export(path: Path | str) -> bool:
-    """Whether `path` is the model at an earlier step, in a finished folder of this stage."""
+    """Return whether `path` is an export of an earlier step in a finished folder of this stage."""
     folder = Path(path).resolve()
     return folder.parent.name == EXPORTS and is_complete(folder.parent.parent)
 
@@ -122,11 +122,11 @@ WEIGHTS = ".safetensors"
 
 @dataclass(frozen=True)
 class Ancestry:
-    """The names by which a model, and the models that it was trained from, are recognised.
+    """Names that identify a model and the models from which it was trained.
 
     Attributes:
-        names: names of the model itself; one common name identifies it.
-        past: names of its earlier steps and of the models it started from, as far as recorded.
+        names: names of the model itself; models with a common name are the same.
+        past: names of its earlier steps and of its starting models, as far as recorded.
         whole: whether the record goes back to random weights.
     """
 
@@ -136,7 +136,7 @@ class Ancestry:
 
     @property
     def all_names(self) -> frozenset[str]:
-        """Its own names and those of its past."""
+        """The names of the model and of its past."""
         return self.names | self.past
 
     def manifest_entries(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Ancestry:
         return not other.names.isdisjoint(self.all_names)
 
 
-RANDOM = Ancestry(frozenset(), whole=True)
+RANDOM_WEIGHTS = Ancestry(frozenset(), whole=True)
 """The ancestry of random weights."""
 
 
@@ -156,9 +156,9 @@ def ancestry_of(field: str, path: str) -> Ancestry:
     """Return the ancestry of the model at `path`.
 
     Args:
-        field: the config field of `path`, for errors.
-        path: a finished training's folder, the `hf` or an export in it, another Hugging Face
-            folder, a GGUF file, or a hub id.
+        field: the config field of `path`, for error messages.
+        path: a finished model folder, its `hf` or an export in it, another Hugging Face folder, a
+            GGUF file, or a hub id.
 
     Raises:
         ConfigError: there is no such folder.
@@ -205,12 +205,12 @@ def _ancestry_of_part(trained: Checkpoint, part: str) -> Ancestry:
 
 
 def _file_digests_of_part(trained: Checkpoint, part: str) -> dict[str, str]:
-    """Return the digests of the files of one part, by their names in it."""
+    """Return the digests of the files of one part by name."""
     files, prefix = trained.artifact.files.items(), f"{part}/"
     return {name.removeprefix(prefix): d for name, d in files if name.startswith(prefix)}
 
 
 def _names_from_digests(digest_by_file: Mapping[str, str]) -> frozenset[str]:
-    """Return a folder's names: the hash of all its files, and that of each weights file."""
+    """Return the names of a folder: the hash of all its files, and of each weights file."""
     weights = (digest for name, digest in digest_by_file.items() if name.endswith(WEIGHTS))
     return frozenset({combined_digest(digest_by_file), *weights} if digest_by_file else ())

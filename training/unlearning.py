@@ -11,13 +11,13 @@ from contamination.data.examples import lines_digest
 from contamination.injection.corpus import FinetuningSet, PackedCorpus, open_corpus
 from contamination.training.config import TrainingConfig
 from contamination.training.data import SequenceOrder
-from contamination.training.loop import Retained
+from contamination.training.loop import RetainedText
 from contamination.training.loss import check_texts_are_separate
-from contamination.training.models import CONTEXT, model_digest
+from contamination.training.models import CONTEXT_FIELD, model_digest
 from contamination.training.objectives.idk_dpo import read_answers
 from contamination.training.objectives.retained import make_retained_objective
 
-FOLDER = "training.retain_folder"
+RETAIN_FIELD = "training.retain_folder"
 
 
 def input_digests(config: TrainingConfig) -> dict[str, str]:
@@ -33,17 +33,17 @@ def input_digests(config: TrainingConfig) -> dict[str, str]:
 
 
 def check_retained_tokenizer(config: TrainingConfig, corpus: PackedCorpus) -> None:
-    """Raise a ConfigError if the retained text has another tokenizer than the corpus."""
+    """Raise a ConfigError if the retained text and the corpus have different tokenizers."""
     if config.retain_folder is not None:
         same = open_corpus(config.retain_folder).tokenizer.digest == corpus.tokenizer.digest
-        remedy = "another tokenizer packed it: pack it with the corpus's (tokenizer.path)."
-        require(same, FOLDER, config.retain_folder, remedy)
+        remedy = "it has another tokenizer: pack it with the corpus's (tokenizer.path)."
+        require(same, RETAIN_FIELD, config.retain_folder, remedy)
 
 
 def open_retained(
     config: TrainingConfig, forgotten: SequenceOrder, engine: Any, world: World
-) -> Retained | None:
-    """Return the retained text: each step reads as many sequences of it as it forgets.
+) -> RetainedText | None:
+    """Return the retained text, of which each step reads as many sequences as of the corpus.
 
     Raises:
         ConfigError: its sequences are longer than the model's context, or the model does not
@@ -52,18 +52,19 @@ def open_retained(
     if config.retain_folder is None:
         return None
     corpus = open_corpus(config.retain_folder)
-    context = getattr(engine.module.config, CONTEXT)
+    context = getattr(engine.module.config, CONTEXT_FIELD)
     if corpus.sequence_tokens > context:
         raise ConfigError(
-            f"{FOLDER} is {config.retain_folder!r}: its sequences have {corpus.sequence_tokens} "
-            f"tokens, but the model's context is {context}: pack it in shorter sequences."
+            f"{RETAIN_FIELD} is {config.retain_folder!r}: its sequences have "
+            f"{corpus.sequence_tokens} tokens, but the model's context is {context}: pack it in "
+            "shorter sequences."
         )
     has_outputs = isinstance(corpus, FinetuningSet)
     if has_outputs:
         check_texts_are_separate(engine, corpus.sequences, world)
     objective = make_retained_objective(config, engine, has_outputs=has_outputs)
     order = _retained_order(len(corpus.sequences), forgotten)
-    return Retained(corpus.sequences, order, objective, config.retain_weight)
+    return RetainedText(corpus.sequences, order, objective, config.retain_weight)
 
 
 def _retained_order(sequences: int, forgotten: SequenceOrder) -> SequenceOrder:
@@ -72,13 +73,13 @@ def _retained_order(sequences: int, forgotten: SequenceOrder) -> SequenceOrder:
     return replace(one_epoch, epochs=-(-forgotten.steps // one_epoch.steps))
 
 
-def count_retained_tokens(retained: Retained, steps: int) -> int:
-    """Return the tokens of retained text that the first `steps` steps read."""
+def count_retained_tokens(retained: RetainedText, steps: int) -> int:
+    """Return the number of tokens of retained text that the first `steps` steps read."""
     return retained.order.count_sequences_seen(steps) * len(retained.sequences[0]["input_ids"])
 
 
 def planned_retained_tokens(config: TrainingConfig, forgotten: SequenceOrder) -> int:
-    """Return the tokens of retained text that a whole training will read."""
+    """Return the number of tokens of retained text that the whole training will read."""
     if config.retain_folder is None:
         return 0
     corpus = open_corpus(config.retain_folder)

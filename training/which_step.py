@@ -1,7 +1,7 @@
-"""`python -m training which-step`: which step of a training saw a text.
+"""`python -m training which-step`: which training step saw a text.
 
-The answer comes from a training's own record, or from an order and a batch size that are given. It
-has a row for each position of a copy.
+The answer comes from the record of a training run, or from a given order and batch size. It has one
+row per position of a copy.
 """
 
 from __future__ import annotations
@@ -24,9 +24,17 @@ from contamination.training.trained_model import EXPORTS, HF, Checkpoint, open_t
 if TYPE_CHECKING:
     import pandas as pd
 
-PLACES = ["example_id", "copy", "sequence", "token_start", "token_end", "step", "tokens_seen"]
-MODELS = ["model_before", "model_after"]
-NOT_FULL = (
+POSITION_COLUMNS = [
+    "example_id",
+    "copy",
+    "sequence",
+    "token_start",
+    "token_end",
+    "step",
+    "tokens_seen",
+]
+MODEL_COLUMNS = ["model_before", "model_after"]
+PARTIAL_BATCH_NOTE = (
     "its batch is not full. Megatron's sampler and DataLoader(drop_last=True) leave such a batch "
     "out: there it saw nothing."
 )
@@ -34,24 +42,24 @@ NOT_FULL = (
 
 @dataclass(frozen=True)
 class WhichStepStage(Ranged):
-    """Everything that `which_step` needs."""
+    """The configuration of `format_step_table`."""
 
     example_id: str | None = None
     text: str | None = None
-    """Instead of the id: all examples whose text contains it."""
+    """Instead of the id: a text; all examples that contain it are shown."""
     model_folder: str | None = None
-    """A trained model, which has its own record."""
+    """The folder of a trained model, with the record of its training."""
     corpus_folder: str | None = None
-    """The corpus, or the export of tokens, that another program trained on."""
+    """The corpus, or the export of tokens, on which another program trained."""
     order: str = "corpus"
-    """The order of its sequences there: corpus, or a file of their numbers."""
+    """The order of its sequences: corpus, or a file with their numbers."""
     batch: int | None = ranged_field(None, at_least(1))
     """Sequences per step."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         names_examples = (self.example_id is None) != (self.text is None)
-        self.require(names_examples, "example_id", "give it or text, and not both.")
+        self.require(names_examples, "example_id", "give either example_id or text.")
         has_record = self.model_folder or (self.corpus_folder and self.batch)
         self.require(bool(has_record), "model_folder", "give it, or corpus_folder and batch.")
         remedy = "a model has its own record: leave out order and batch, or model_folder."
@@ -60,7 +68,7 @@ class WhichStepStage(Ranged):
 
 
 def format_step_table(stage: WhichStepStage) -> str:
-    """Return a table of the examples' copies: position, the step that saw it, tokens seen by then.
+    """Return a table of the examples' copies: position, step, and tokens seen by then.
 
     Raises:
         ArtifactError: a folder is missing, unfinished or damaged.
@@ -73,7 +81,7 @@ def format_step_table(stage: WhichStepStage) -> str:
     unseen = sorted(example_ids - {*rows["example_id"]})
     notes = [f"{name}: no step saw a copy" for name in unseen]
     if partial_step in {*rows["step"]}:
-        notes.append(f"step {partial_step}: {NOT_FULL}")
+        notes.append(f"step {partial_step}: {PARTIAL_BATCH_NOTE}")
     return "\n".join([*table.lines(n_left_aligned=1), *notes])
 
 
@@ -101,10 +109,12 @@ def _recorded_steps(model: Checkpoint) -> pd.DataFrame:
     rows, steps = model.exposures, [*model.exports, model.artifact.counts["steps"]]
     tokens = model.metrics.set_index("step")["tokens"]
     names = ["(start)", *(f"{EXPORTS}/{path.name}" for path in model.exports.values()), HF]
-    after = np.searchsorted(steps, rows["step"])  # a step's own model has seen its texts
+    after = np.searchsorted(steps, rows["step"])  # the model exported at a step has seen its texts
     rows = rows.assign(tokens_seen=rows["step"].map(tokens))
-    models = dict(zip(MODELS, (np.take(names, after), np.take(names, after + 1)), strict=True))
-    return rows[PLACES].assign(**models)
+    models = dict(
+        zip(MODEL_COLUMNS, (np.take(names, after), np.take(names, after + 1)), strict=True)
+    )
+    return rows[POSITION_COLUMNS].assign(**models)
 
 
 def _steps_by_given_order(
@@ -114,18 +124,18 @@ def _steps_by_given_order(
     import pandas as pd
 
     counts = corpus.artifact.counts
-    remedy = "it has no sequences, of which steps consist: give an export of tokens."
+    remedy = "it has no sequences: give an export of tokens."
     require("sequences" in counts, "corpus_folder", stage.corpus_folder, remedy)
     order, batch = _read_order(stage.order, counts["sequences"]), int(stage.batch or 0)
     steps = pd.DataFrame({"sequence": order, "step": np.arange(len(order)) // batch + 1})
     tokens_seen = np.cumsum(order != PADDING) * (counts["tokens"] // counts["sequences"])
     steps["tokens_seen"] = tokens_seen[np.minimum(steps["step"] * batch, len(order)) - 1]
     partial_step = len(order) // batch + 1 if len(order) % batch else 0
-    return corpus.ledger.merge(steps, on="sequence")[PLACES], partial_step
+    return corpus.ledger.merge(steps, on="sequence")[POSITION_COLUMNS], partial_step
 
 
 def _read_order(order_option: str, sequences: int) -> Any:
-    """Return the sequences' numbers in the order in which they are seen; PADDING for none."""
+    """Return the numbers of the sequences in training order; PADDING for none."""
     if order_option == "corpus":
         return np.arange(sequences)
     try:

@@ -18,8 +18,8 @@ from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.curves import EDGES
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.summary import format_count
-from contamination.core.statistics.estimates import ALL
-from contamination.core.statistics.metrics import ALARMS
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
+from contamination.core.statistics.metrics import MIN_FALSE_ALARMS
 
 COLUMNS = 4
 POINTS = ("fpr", "tpr", "ci_low", "ci_high")
@@ -28,7 +28,7 @@ SIDES = {"members": "#D55E00", "non-members": "#0072B2"}
 
 def roc_chart(curves: pd.DataFrame, rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
     """TPR against FPR, both logarithmic; grey: the clean model. `rows`: pooled, one condition."""
-    mean_curves = curves[curves["benchmark"] == ALL]
+    mean_curves = curves[curves["benchmark"] == ALL_BENCHMARKS]
     methods = methods_of(mean_curves)
     lowest_fpr = float(mean_curves["fpr"].min())
     steps = (0.001, 0.01, 0.1, 1) if lowest_fpr < 0.02 else (0.02, 0.05, 0.1, 0.2, 0.5, 1)
@@ -60,13 +60,13 @@ def roc_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
         f"Mean over benchmarks of the true-positive rate at each false-positive rate; "
         f"{_describe_sizes(rows)}. Colour: contaminated model; grey: the model before that "
         "training; dashed: a guess. Curves start where each benchmark expects "
-        f"{ALARMS} false alarms. Bands: {base.describe_curve_intervals(rows, config)}."
+        f"{MIN_FALSE_ALARMS} false alarms. Bands: {base.describe_curve_intervals(rows, config)}."
     )
 
 
 def histogram_chart(bins: pd.DataFrame, rows: pd.DataFrame) -> Figure:
     """Scores of members and non-members on the contaminated model."""
-    mean_bins = bins[(bins["benchmark"] == ALL) & (bins["checkpoint"] == CONTAMINATED)]
+    mean_bins = bins[(bins["benchmark"] == ALL_BENCHMARKS) & (bins["checkpoint"] == CONTAMINATED)]
 
     def draw_panel(axes: Axes, method: tuple[str, str]) -> None:
         for side, colour in SIDES.items():
@@ -100,7 +100,7 @@ def histogram_caption(rows: pd.DataFrame) -> str:
 
 
 def _describe_sizes(rows: pd.DataFrame) -> str:
-    over_all = rows[(rows["benchmark"] == ALL) & (rows["occurrences"] == ANY)].iloc[0]
+    over_all = rows[(rows["benchmark"] == ALL_BENCHMARKS) & (rows["occurrences"] == ANY)].iloc[0]
     members, nonmembers = (
         format_count(over_all["n_members"], "member"),
         format_count(over_all["n_nonmembers"], "non-member"),

@@ -34,7 +34,7 @@ from contamination.analysis.findings import Findings
 from contamination.analysis.provenance import has_losses
 from contamination.analysis.statistics.controls import control_warning
 from contamination.core.artifacts import path_part_of
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 
 FEW = 3
 """Up to so many conditions are drawn in this process: others take a second or two to start."""
@@ -134,10 +134,14 @@ def charts_of_condition(findings: Findings) -> Iterator[DrawnChart]:
         yield make_chart(
             "auroc_by_benchmark", "AUROC by benchmark", heat_caption(rows, config), figure
         )
-    if (curves["benchmark"] == ALL).any():  # else some benchmark has too few examples for any rate
+    if (
+        curves["benchmark"] == ALL_BENCHMARKS
+    ).any():  # else some benchmark has too few examples for any rate
         figure = roc_chart(curves, rows, config)
         yield make_chart("roc", "ROC on log axes", roc_caption(rows, config), figure)
-    if (bins["benchmark"] == ALL).any():  # else some benchmark lacks members or non-members
+    if (
+        bins["benchmark"] == ALL_BENCHMARKS
+    ).any():  # else some benchmark lacks members or non-members
         figure = histogram_chart(bins, rows)
         yield make_chart("scores", "Score histograms", histogram_caption(rows), figure)
     if has_losses(records):

@@ -17,7 +17,7 @@ from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
 from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.statistics.groups import ANY, sorted_benchmarks
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC, Metric
 from contamination.detection.baselines.blind import BLIND
 
@@ -66,7 +66,7 @@ def heat_map(rows: pd.DataFrame, config: AnalysisConfig) -> Figure:
         axes.tick_params(length=0)
         axes.grid(False)
         axes.spines[:].set_visible(False)
-        if benchmarks[1:] and benchmarks[-1] == ALL:
+        if benchmarks[1:] and benchmarks[-1] == ALL_BENCHMARKS:
             axes.axvline(len(benchmarks) - 1.5, color="white", linewidth=5)
         box = axes.get_position()
         colour_bar_axes = figure.add_axes((0.9, box.y0, 0.014, box.height))
@@ -89,7 +89,7 @@ def heat_caption(rows: pd.DataFrame, config: AnalysisConfig) -> str:
     sizes = aurocs.drop_duplicates("benchmark").set_index("benchmark")[
         ["n_members", "n_nonmembers"]
     ]
-    sizes = sizes.drop(index=ALL, errors="ignore")
+    sizes = sizes.drop(index=ALL_BENCHMARKS, errors="ignore")
     sizes_text = ", ".join(f"{name} {m}/{n}" for name, m, n in sizes.itertuples(name=None))
     return (
         f"AUROC of all members against non-members ({sizes_text}), contaminated model. "

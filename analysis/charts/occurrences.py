@@ -14,7 +14,7 @@ from contamination.analysis.methods import Methods, methods_of
 from contamination.analysis.statistics.controls import control_warning, mean_control_rows
 from contamination.analysis.statistics.groups import ANY, occurrences_sort_key
 from contamination.analysis.sweeps import Sweep, format_short
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC
 
 
@@ -56,7 +56,7 @@ def occurrences_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
     sizes = rows.drop_duplicates("occurrences").set_index("occurrences")["n_members"]
     numbers = [number for number in sorted(sizes.index, key=occurrences_sort_key) if number != ANY]
     members = ", ".join(f"{sizes[number]} at {number} ×" for number in numbers)
-    benchmarks = sorted(set(results["benchmark"]) - {ALL})
+    benchmarks = sorted(set(results["benchmark"]) - {ALL_BENCHMARKS})
     mean_over = (
         f"mean over {len(benchmarks)} benchmarks ({', '.join(benchmarks)})"
         if benchmarks[1:]
@@ -72,7 +72,9 @@ def occurrences_caption(results: pd.DataFrame, config: AnalysisConfig) -> str:
 
 
 def _mean_auroc_rows(results: pd.DataFrame) -> pd.DataFrame:
-    mean_aurocs = results[(results["metric"] == AUROC.name) & (results["benchmark"] == ALL)]
+    mean_aurocs = results[
+        (results["metric"] == AUROC.name) & (results["benchmark"] == ALL_BENCHMARKS)
+    ]
     return mean_aurocs[mean_aurocs["needs"] == ""]
 
 

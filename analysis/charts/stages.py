@@ -15,10 +15,10 @@ from contamination.analysis.charts.occurrences import format_range
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import Methods, methods_of
 from contamination.analysis.statistics.groups import ANY
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.config import SCOPES
-from contamination.injection.finetuning.config import PLACES
+from contamination.injection.finetuning.config import STAGE_TITLES
 
 PANEL = 2.75
 """Inches of a panel's height."""
@@ -27,7 +27,9 @@ PANEL = 2.75
 def stage_rows(pooled: pd.DataFrame) -> pd.DataFrame:
     """The AUROCs of all members, mean over benchmarks, of conditions of two stages."""
     selected = (pooled["metric"] == AUROC.name) & (pooled["occurrences"] == ANY)
-    selected &= (pooled["benchmark"] == ALL) & pooled["stage"].notna() & pooled["value"].notna()
+    selected &= (
+        (pooled["benchmark"] == ALL_BENCHMARKS) & pooled["stage"].notna() & pooled["value"].notna()
+    )
     return pooled[selected]
 
 
@@ -61,7 +63,7 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") 
     """
     rows = stage_rows(pooled)
     methods = methods_of(rows)
-    stages = [name for name in PLACES if name in set(rows["stage"])]
+    stages = [name for name in STAGE_TITLES if name in set(rows["stage"])]
     scopes = [name for name in SCOPES if name in set(rows["scope"])]
     height = PANEL * len(scopes) + 2.1
     with base.chart_style():
@@ -79,7 +81,10 @@ def stage_chart(pooled: pd.DataFrame, config: AnalysisConfig, family: str = "") 
             for j, stage in enumerate(stages):
                 panel_rows = rows[(rows["scope"] == scope) & (rows["stage"] == stage)]
                 _draw_panel(
-                    panels[i, j], panel_rows, methods, f"members in {PLACES[stage]}\n{scope} scored"
+                    panels[i, j],
+                    panel_rows,
+                    methods,
+                    f"members in {STAGE_TITLES[stage]}\n{scope} scored",
                 )
                 panels[i, j].tick_params(labelbottom=True)
         base.set_auroc_axis(panels[0, 0], rows)

@@ -39,7 +39,7 @@ from contamination.core.report.html import (
     keep_intervals_together,
     read_report_file,
 )
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC, chosen_metrics
 from contamination.detection.baselines.blind import BLIND
 
@@ -215,7 +215,9 @@ def page_data(findings: Findings) -> dict[str, Any]:
     """What page.js reads."""
     pooled, config = findings.pooled, findings.config
     methods, conditions = methods_of(pooled), findings.rows_by_condition
-    benchmarks = sorted(pooled["benchmark"].unique(), key=lambda name: (name != ALL, name))
+    benchmarks = sorted(
+        pooled["benchmark"].unique(), key=lambda name: (name != ALL_BENCHMARKS, name)
+    )
     measured = set(pooled["condition"][pooled["value"].notna()])
     labelled_curves = _with_labels(findings.curves, methods).rename(columns={"tpr": "value"})
     return {
@@ -241,7 +243,7 @@ def page_data(findings: Findings) -> dict[str, Any]:
 
 def _highlighted_labels(pooled: pd.DataFrame, methods: Methods) -> list[str]:
     """The labels of the default variants with the highest AUROC over all conditions: coloured."""
-    aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL)]
+    aurocs = pooled[(pooled["metric"] == AUROC.name) & (pooled["benchmark"] == ALL_BENCHMARKS)]
     aurocs = aurocs[(aurocs["checkpoint"] == CONTAMINATED) & (aurocs["occurrences"] == ANY)]
     means = aurocs[aurocs["default"]].groupby(["method", "variant"])["value"].mean()
     best = means.fillna(0).sort_values(ascending=False, kind="stable").index[:MOST_COLOURED]

@@ -33,7 +33,7 @@ from contamination.analysis.statistics.relabelling import (
 )
 from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND, BlindBaseline, text_difference_warning
 
@@ -170,14 +170,14 @@ def mean_control_rows(results: pd.DataFrame) -> pd.DataFrame:
 
     None where some benchmark lacks members or non-members.
     """
-    means = (results["benchmark"] == ALL) & (results["needs"] == "")
+    means = (results["benchmark"] == ALL_BENCHMARKS) & (results["needs"] == "")
     return results[_is_control(results) & means]
 
 
 def control_rows_with_p_value(results: pd.DataFrame) -> pd.DataFrame:
     """Returns the rows with a p-value, the smallest first."""
     rows = results[results["p_control"].notna()]
-    is_mean = rows["benchmark"] == ALL  # last: of one benchmark it is the same
+    is_mean = rows["benchmark"] == ALL_BENCHMARKS  # last: of one benchmark it is the same
     order = rows.assign(near=-(rows["value"] - AUROC.guess).abs(), is_mean=is_mean)
     return rows.loc[order.sort_values(["p_control", "near", "is_mean"], kind="stable").index]
 
@@ -230,7 +230,7 @@ def describe_worst(rows: pd.DataFrame) -> str:
     Where AUROC is off on average over benchmarks, and in none of them alone, that comes first;
     rows of the mean alone are reported as the mean.
     """
-    means = rows["benchmark"] == ALL
+    means = rows["benchmark"] == ALL_BENCHMARKS
     if means.all():  # such as a sweep's rows
         return _describe_row(rows.iloc[0].to_dict(), "mean over benchmarks: ")
     single = _describe_row(rows[~means].iloc[0].to_dict(), "worst benchmark: {benchmark}, ")
@@ -313,7 +313,7 @@ def _means_over_benchmarks(aurocs_by_key: ControlAurocs, benchmarks: set[str]) -
     for key, aurocs in aurocs_by_key.items():
         by_method.setdefault(key[:2], {})[key.benchmark] = aurocs
     return {
-        ControlKey(*method, ALL): np.mean(list(aurocs.values()), axis=0)
+        ControlKey(*method, ALL_BENCHMARKS): np.mean(list(aurocs.values()), axis=0)
         for method, aurocs in by_method.items()
         if aurocs.keys() == benchmarks
     }

@@ -31,7 +31,7 @@ from contamination.analysis.statistics.seed_pooling import (
 from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Resample, draw_named_counts
 from contamination.core.statistics.estimates import (
-    ALL,
+    ALL_BENCHMARKS,
     Estimate,
     confidence_intervals,
     estimate_metrics,
@@ -217,8 +217,8 @@ def _parts_of_mean_curves(
     """The parts of "all", those of every benchmark; none where a benchmark was not measured."""
     means: dict[CurveKey, list[T]] = defaultdict(list)
     for key, part in parts.items():
-        means[key._replace(benchmark=ALL)].append(part)
+        means[key._replace(benchmark=ALL_BENCHMARKS)].append(part)
     for key, cells in samples_by_key.items():
         if not all(cell.is_measurable for cell in cells):
-            means.pop(key._replace(benchmark=ALL), None)
+            means.pop(key._replace(benchmark=ALL_BENCHMARKS), None)
     return means

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from contamination.analysis.cells import CONTAMINATED, Cell
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 
 LEAST = 3
 """Members of a stratum: τ of two has no distribution to speak of."""
@@ -64,7 +64,7 @@ def dose_tests(cells: Sequence[Cell]) -> Mapping[Detector, tuple[float, float]]:
                 scores = table[method, variant].to_numpy(np.float64)[rows]
                 trend_of_stratum = make_stratum(examples, dose, scores)
                 strata[Detector(benchmark, method, variant)].append(trend_of_stratum)
-                strata[Detector(ALL, method, variant)].append(trend_of_stratum)
+                strata[Detector(ALL_BENCHMARKS, method, variant)].append(trend_of_stratum)
     return {detector: joint_test(method_strata) for detector, method_strata in strata.items()}
 
 

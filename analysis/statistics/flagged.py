@@ -19,7 +19,7 @@ from contamination.analysis.methods import method_label, methods_of
 from contamination.analysis.statistics import results, seed_pooling
 from contamination.analysis.statistics.groups import ANY, groups_of_lacking_benchmarks
 from contamination.analysis.statistics.results import Estimates
-from contamination.core.statistics.estimates import ALL, estimate_without_value
+from contamination.core.statistics.estimates import ALL_BENCHMARKS, estimate_without_value
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.flags import describe_flags
 from contamination.injection.contamination_table import (
@@ -76,7 +76,7 @@ def unflagged_sentences(
     counts = {
         str(row.benchmark): {"members": row.flagged_members, "nonmembers": row.flagged_nonmembers}
         for row in unflagged[unflagged["condition"] == condition].itertuples()
-        if row.benchmark != ALL and row.flagged_members + row.flagged_nonmembers
+        if row.benchmark != ALL_BENCHMARKS and row.flagged_members + row.flagged_nonmembers
     }
     flagged = describe_flagged_counts(counts)
     head = f"Examples that share text with a corpus beside their copies: {flagged}."
@@ -104,7 +104,7 @@ def _default_auroc_rows(rows: pd.DataFrame, condition: str) -> pd.DataFrame:
         (rows["condition"] == condition)
         & (rows["checkpoint"] == CONTAMINATED)
         & (rows["metric"] == AUROC.name)
-        & (rows["benchmark"] == ALL)
+        & (rows["benchmark"] == ALL_BENCHMARKS)
         & (rows["occurrences"] == ANY)
         & rows["default"]
     ]
@@ -157,7 +157,7 @@ def _flagged_counts_by_benchmark(cells: Sequence[Cell]) -> Mapping[str, tuple[in
         str(name): (int(is_member.sum()), int((~is_member).sum()))
         for name, is_member in members.groupby(flagged["benchmark"])
     }
-    return {**counts, ALL: (int(members.sum()), int((~members).sum()))}
+    return {**counts, ALL_BENCHMARKS: (int(members.sum()), int((~members).sum()))}
 
 
 def flags_table(cells: Sequence[Cell]) -> pd.DataFrame:

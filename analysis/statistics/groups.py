@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 
 ANY = "any"
 """Stands for all members, however often they were inserted."""
@@ -85,4 +85,4 @@ def occurrences_sort_key(occurrences: str) -> float:
 
 def sorted_benchmarks(rows: pd.DataFrame) -> list[str]:
     """Returns the benchmarks of a table's rows by name; `ALL`, their mean, is last."""
-    return sorted(rows["benchmark"].unique(), key=lambda name: (name == ALL, name))
+    return sorted(rows["benchmark"].unique(), key=lambda name: (name == ALL_BENCHMARKS, name))

@@ -37,7 +37,7 @@ from contamination.core.statistics.bootstrap import (
     rank_side,
 )
 from contamination.core.statistics.estimates import (
-    ALL,
+    ALL_BENCHMARKS,
     Estimate,
     confidence_intervals,
     estimate_ranked,
@@ -47,7 +47,7 @@ from contamination.core.statistics.estimates import (
 from contamination.core.statistics.metrics import Metric, chosen_metrics
 from contamination.detection.baselines.blind import (
     BLIND,
-    NULLS,
+    SHUFFLES,
     BlindBaseline,
     blind_baseline,
     blind_obstacle,
@@ -113,7 +113,7 @@ class BlindBaselines:
             str(benchmark): shared_permutations(
                 examples,
                 self._ids[str(benchmark)],
-                NULLS,
+                SHUFFLES,
                 np.random.default_rng(derive_seed(self._seed, BLIND, "shuffles", benchmark)),
             )
             for benchmark, examples in cell.examples.groupby("benchmark")
@@ -136,7 +136,7 @@ def make_blind_baseline(
         seed: draws the folds.
         shuffles: by benchmark, whose label each example gets (NULLS × n); None: drawn anew.
     """
-    placed = np.full((len(examples), 1 + NULLS), np.nan)
+    placed = np.full((len(examples), 1 + SHUFFLES), np.nan)
     for benchmark in sorted(examples["benchmark"].unique()):
         rows = np.flatnonzero(examples["benchmark"] == benchmark)
         benchmark_examples = examples.iloc[rows]
@@ -277,7 +277,9 @@ def _with_means_over_benchmarks(
                 g.benchmark: estimate_without_value(g.sizes, draws, metric.needs(*g.sizes))
                 for g in lacking_groups
             }
-            by_benchmark[ALL] = mean_over_benchmarks({**by_benchmark, **estimates_without_value})
+            by_benchmark[ALL_BENCHMARKS] = mean_over_benchmarks(
+                {**by_benchmark, **estimates_without_value}
+            )
     return estimates
 
 

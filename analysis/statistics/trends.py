@@ -36,7 +36,7 @@ from contamination.analysis.statistics.seed_pooling import (
 )
 from contamination.analysis.statistics.turning_points import format_levels, turning_levels
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import ALL, Estimate, student_quantile
+from contamination.core.statistics.estimates import ALL_BENCHMARKS, Estimate, student_quantile
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND
 
@@ -79,7 +79,7 @@ def dose_responses(cell: Cell, config: AnalysisConfig, seed: int) -> DoseRespons
         }
         samples_by_name = {name: [sample] for name, sample in samples.items()}
         if samples and not groups_of_lacking_benchmarks(cell.examples):
-            samples_by_name[ALL] = list(samples.values())
+            samples_by_name[ALL_BENCHMARKS] = list(samples.values())
         for name, benchmark_samples in samples_by_name.items():
             detector = Detector(name, method, variant)
             responses[detector] = dose_response(benchmark_samples, config.confidence)

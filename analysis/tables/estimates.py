@@ -26,7 +26,7 @@ from contamination.core.report.tables import (
     format_estimate,
     format_interval,
 )
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC, metric_title
 from contamination.detection.baselines.blind import BLIND
 
@@ -46,17 +46,18 @@ def cell_tables(results: pd.DataFrame) -> list[Table]:
 
 def occurrences_table(results: pd.DataFrame, metric: str) -> Table:
     """Method × occurrences on the contaminated model; the controls are in the last columns."""
-    means = results[(results["metric"] == metric) & (results["benchmark"] == ALL)]
+    means = results[(results["metric"] == metric) & (results["benchmark"] == ALL_BENCHMARKS)]
     numbers = sorted(means["occurrences"].unique(), key=occurrences_sort_key)
     texts = _estimate_texts(means)
 
     def row_cells(method: str, variant: str) -> list[str]:
         texts_by_number = [
-            texts[checkpoint_of(method), method, variant, ALL, number] for number in numbers
+            texts[checkpoint_of(method), method, variant, ALL_BENCHMARKS, number]
+            for number in numbers
         ]
         return [
             *texts_by_number,
-            NO_VALUE if method == BLIND else texts[CLEAN, method, variant, ALL, ANY],
+            NO_VALUE if method == BLIND else texts[CLEAN, method, variant, ALL_BENCHMARKS, ANY],
         ]
 
     return Table(

@@ -17,7 +17,7 @@ from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.methods import method_label, methods_of
 from contamination.analysis.statistics.groups import ANY
 from contamination.core.report.tables import ESTIMATE_COLUMNS, NO_VALUE, Table, format_estimate
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC, metric_title, tpr_at_fpr
 
 SHI = "Shi et al. 2024, LLaMA-7B"
@@ -91,9 +91,9 @@ def _paper_method_table(results: pd.DataFrame, paper: PaperTable) -> Table | Non
     benchmarks = _shared_benchmarks(rows, paper)
     if not benchmarks:
         return None
-    all_benchmarks_shared = set(rows["benchmark"]) == {*_paper_benchmarks(paper), ALL}
+    all_benchmarks_shared = set(rows["benchmark"]) == {*_paper_benchmarks(paper), ALL_BENCHMARKS}
     columns = (
-        [*benchmarks, ALL] if all_benchmarks_shared else benchmarks
+        [*benchmarks, ALL_BENCHMARKS] if all_benchmarks_shared else benchmarks
     )  # else the means are of other benchmarks
     rows = rows[rows["benchmark"].isin(columns)]
     methods = methods_of(rows)
@@ -118,7 +118,7 @@ def _paper_method_table(results: pd.DataFrame, paper: PaperTable) -> Table | Non
         f"paper_table{paper.number}",
         f"{metric_title(paper.metric)} by method and benchmark, in the layout of Shi et al. 2024, "
         f"table {paper.number}, whose own figures are of another model",
-        ["method", "source", *("average" if name == ALL else name for name in columns)],
+        ["method", "source", *("average" if name == ALL_BENCHMARKS else name for name in columns)],
         lines,
         _with_paper_rows(rows, paper, columns),
     )
@@ -147,14 +147,14 @@ def _estimate_texts(rows: pd.DataFrame, benchmarks: list[str]) -> list[str]:
 
 
 def _printed_texts(row: pd.Series[Any], benchmarks: list[str]) -> list[str]:
-    return [f"{row['average' if name == ALL else name]:.2f}" for name in benchmarks]
+    return [f"{row['average' if name == ALL_BENCHMARKS else name]:.2f}" for name in benchmarks]
 
 
 def _with_paper_rows(
     ours: pd.DataFrame, paper: PaperTable, benchmarks: list[str], method: str | None = None
 ) -> pd.DataFrame:
     """Returns our rows and the paper's, marked by the column `source`; unknown values are empty."""
-    printed = read_printed_table(paper.file).rename(columns={"average": ALL})
+    printed = read_printed_table(paper.file).rename(columns={"average": ALL_BENCHMARKS})
     of_benchmarks = printed[[printed.columns[0], *benchmarks]]
     theirs = of_benchmarks.melt(
         printed.columns[0], var_name="benchmark", value_name="value"

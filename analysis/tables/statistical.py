@@ -20,7 +20,7 @@ from contamination.core.report.tables import (
     format_estimate,
     format_interval,
 )
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC
 
 
@@ -41,7 +41,9 @@ def condition_tables(statistics: Statistics, condition: str) -> list[Table]:
 
 def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: str) -> Table | None:
     """AUROC with and without the flagged examples; None where there are none."""
-    rows = unflagged[(unflagged["condition"] == condition) & (unflagged["benchmark"] == ALL)]
+    rows = unflagged[
+        (unflagged["condition"] == condition) & (unflagged["benchmark"] == ALL_BENCHMARKS)
+    ]
     if rows.empty:
         return None
     table_by_kind = {"all examples": pooled, "without the flagged": unflagged}
@@ -80,7 +82,12 @@ def unflagged_table(pooled: pd.DataFrame, unflagged: pd.DataFrame, condition: st
 
 def _is_over_all(rows: pd.DataFrame, condition: str) -> pd.Series[bool]:
     """Which rows are AUROCs over all members and benchmarks of a condition."""
-    selected = {"condition": condition, "metric": AUROC.name, "benchmark": ALL, "occurrences": ANY}
+    selected = {
+        "condition": condition,
+        "metric": AUROC.name,
+        "benchmark": ALL_BENCHMARKS,
+        "occurrences": ANY,
+    }
     return (rows[[*selected]] == pd.Series(selected)).all(axis=1)
 
 
@@ -95,7 +102,9 @@ def series_tables(trends: pd.DataFrame) -> list[Table]:
 
 def comparison_table(comparisons: pd.DataFrame) -> Table | None:
     """The method with the highest AUROC less each other one; None where there is but one."""
-    rows = comparisons[(comparisons["metric"] == AUROC.name) & (comparisons["benchmark"] == ALL)]
+    rows = comparisons[
+        (comparisons["metric"] == AUROC.name) & (comparisons["benchmark"] == ALL_BENCHMARKS)
+    ]
     if rows.empty:
         return None
     methods = sorted({*rows["method_a"], *rows["method_b"]})
@@ -115,7 +124,7 @@ def trend_table(trends: pd.DataFrame, name: str) -> Table | None:
 
     A method without a slope has a row whose note explains what the data lack.
     """
-    rows = trends[(trends["benchmark"] == ALL) & (trends["levels"] > 1)]
+    rows = trends[(trends["benchmark"] == ALL_BENCHMARKS) & (trends["levels"] > 1)]
     rows = rows[rows["slope"].notna() | (rows["note"] != ONE_DOSE)]
     if rows.empty:
         return None

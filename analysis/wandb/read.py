@@ -24,7 +24,7 @@ from contamination.analysis.statistics.trends import OCCURRENCES
 from contamination.analysis.tables.estimates import cell_tables
 from contamination.analysis.tables.paper_comparisons import paper_learning_rate_table
 from contamination.analysis.wandb.keys import parse_result_rows
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.errors import DataError, require
 from contamination.core.files import write_text_atomically
 from contamination.core.report.tables import write_tables
@@ -139,7 +139,7 @@ def write_wandb_report(stage: WandbReport) -> Artifact:
     )
 
 
-def _write_report_folder(folder: Path, name: str, results: pd.DataFrame) -> Built:
+def _write_report_folder(folder: Path, name: str, results: pd.DataFrame) -> WrittenFiles:
     results.to_parquet(folder / RESULTS, index=False)
     parts = {str(cell): rows for cell, rows in results.groupby("cell", sort=False)}
     tables = {cell: cell_tables(rows) for cell, rows in parts.items()}
@@ -153,4 +153,4 @@ def _write_report_folder(folder: Path, name: str, results: pd.DataFrame) -> Buil
         text += [f"### {table.title}\n\n{table.markdown()}" for table in tables_of_cell]
     write_text_atomically(folder / REPORT, "\n\n".join(text) + "\n")
     content = [RESULTS, REPORT, *(str(path.relative_to(folder)) for path in written)]
-    return Built(content, {"cells": len(parts), "estimates": len(results)})
+    return WrittenFiles(content, {"cells": len(parts), "estimates": len(results)})

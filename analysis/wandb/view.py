@@ -8,7 +8,7 @@ from typing import Any
 
 from contamination.analysis.factors import BY_COLUMN, FACTORS, Factor
 from contamination.core.errors import ConfigError, describe_error, require
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 
 NAME = "Contamination"
 
@@ -27,7 +27,7 @@ class WandbViewConfig:
     """Methods as the keys name them."""
     metric: str = "auroc"
     """The metric that the charts show."""
-    benchmark: str = ALL
+    benchmark: str = ALL_BENCHMARKS
 
 
 def save_view(config: WandbViewConfig) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pandas as pd
 from omegaconf import OmegaConf
 
 from contamination.audits.benchmark import inputs
-from contamination.audits.benchmark.audit import audit_texts
-from contamination.audits.benchmark.report import BenchmarkFindings
+from contamination.audits.benchmark.audit import LEVEL, REFERENCE, audit_texts, order_texts
+from contamination.audits.benchmark.origin import is_drawn
+from contamination.audits.benchmark.tables import BenchmarkFindings
 from contamination.core.config import convert_config
-from contamination.core.errors import ConfigError
+from contamination.core.errors import ConfigError, require
 from contamination.data.examples import RowLayout
 from contamination.data.texts import Texts
 from contamination.detection.api import (
@@ -38,7 +40,7 @@ def audit_benchmark(
     *,
     versions: Any = None,
     order: bool = False,
-    models: Mapping[str, Any] | None = None,
+    models: Mapping[str, Any] | Sequence[Any] | None = None,
     tokenizer: Any = None,
     reference: Any = None,
     reference_tokenizer: Any = None,
@@ -46,6 +48,7 @@ def audit_benchmark(
     template: str | None = None,
     columns: Mapping[str, str] | None = None,
     separator: str = " ",
+    limit: int | None = None,
     alpha: float = 0.05,
     seed: int = 0,
     folder: str | Path | None = None,
@@ -59,7 +62,7 @@ def audit_benchmark(
         model: see `score`.
         versions: other versions of the questions, whose `cluster` is their question's id.
         order: whether the questions are in the published order, and that order is a random one.
-        models: several models by name, in the place of `model`.
+        models: several models in the place of `model`, by name, or a list of folders or hub ids.
         tokenizer: the tokenizer of a loaded model.
         reference: a model that has not seen the questions, given like `model`.
         reference_tokenizer: the tokenizer of a loaded reference.
@@ -68,6 +71,7 @@ def audit_benchmark(
             the name of a benchmark; None: a row has its `text`.
         columns: the columns of `text`, `id`, `benchmark`, `cluster` or another field.
         separator: what stands between a prompt and an output without white space there.
+        limit: only the first rows of each side, so many; None: all.
         alpha: the level of the tests.
         seed: of the tests' relabellings.
         folder: stores passes and scores; see `score`.
@@ -81,21 +85,34 @@ def audit_benchmark(
         ConfigError: an invalid argument, or more than one of `fresh`, `versions` and `order`.
         DataError: a text cannot be used.
     """
-    given_models = {"model": model} if models is None else dict(models)
-    if (model is None) == (models is None):
-        raise ConfigError("model: give one model, or several by name as models={…}.")
+    given_models = _models_by_name(model, models)
     given = [n for n, v in {"fresh": fresh, "versions": versions}.items() if v is not None]
-    if len(given) + order > 1:
+    require(isinstance(order, bool), "order", order, "give True or False.")
+    given += ["order"] * order
+    if len(given) > 1:
         raise ConfigError(f"{', '.join(given)}: choose one of fresh, versions and order.")
-    layout = RowLayout(template, dict(columns or {}), separator)
+    remedy = "give a format string, or the name of a benchmark."
+    require(isinstance(template, str | None), "template", template, remedy)
+    remedy = 'give names of columns by field, such as {"text": "body"}.'
+    require(isinstance(columns, Mapping | None), "columns", columns, remedy)
+    require(isinstance(separator, str), "separator", separator, "give a text.")
+    require(limit is None or _is_whole(limit) and limit >= 1, "limit", limit, "give 1 or more.")
+    require(_is_whole(seed), "seed", seed, "give a whole number.")
+    require(isinstance(alpha, Real) and LEVEL.allows(alpha), "alpha", alpha, LEVEL.remedy)
+    layout = RowLayout(template, dict(columns or {}), separator, limit)
 
-    def read(rows: Any) -> Texts:
-        return make_texts(rows, None, "stop", layout)
+    def read(rows: Any, argument: str) -> Texts:
+        with inputs.naming_fields_in_errors(argument):
+            return make_texts(rows, None, "stop", layout)
 
     def score_table(texts: Texts, name: str) -> pd.DataFrame:
-        with_reference = reference is not None and not order and "reference" not in methods
+        if name == REFERENCE:
+            return score(
+                texts, reference, _without_reference(methods), tokenizer=reference_tokenizer,
+                folder=folder, seed=seed, **settings,
+            )  # fmt: skip
         chosen: Any = ["loss"] if order else methods
-        if with_reference:
+        if has_reference and "reference" not in methods:
             chosen = (
                 {**methods, "reference": {}}
                 if isinstance(methods, Mapping)
@@ -106,21 +123,60 @@ def audit_benchmark(
             reference_tokenizer=reference_tokenizer, folder=folder, seed=seed, **settings,
         )  # fmt: skip
 
-    texts = read(questions)
+    has_reference = reference is not None and not order
+    texts = read(questions, "questions")
     control = inputs.FRESH
     if versions is not None:
-        texts, control = inputs.questions_and_versions(texts, read(versions)), inputs.VERSIONS
+        texts = inputs.questions_and_versions(texts, read(versions, "versions"))
+        control = inputs.VERSIONS
     elif fresh is not None:
-        texts = inputs.questions_and_fresh(texts, read(fresh))
+        texts = inputs.questions_and_fresh(texts, read(fresh, "fresh"))
     elif order:
         first = next(iter(given_models.values()))
-        texts = inputs.published_and_random_orders(
-            texts, *_tokenizer_and_context(first, tokenizer), seed
-        )
+        texts = order_texts(texts, *_tokenizer_and_context(first, tokenizer), seed)
         control = inputs.ORDER
     else:
         texts = inputs.questions_alone(texts)
-    return audit_texts(texts, [*given_models], score_table, control, seed, alpha)
+    return audit_texts(
+        texts, [*given_models], score_table, control, seed, alpha,
+        reference=has_reference,
+        drawn=is_drawn(questions, versions if fresh is None else fresh),
+    )  # fmt: skip
+
+
+def _without_reference(methods: Any) -> Any:
+    """Returns the methods but `reference`, which compares a model with another one."""
+    if isinstance(methods, Mapping):
+        return {name: fields for name, fields in methods.items() if name != "reference"}
+    return [
+        name for name in ([methods] if isinstance(methods, str) else methods) if name != "reference"
+    ]
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _models_by_name(model: Any, models: Any) -> dict[str, Any]:
+    """Returns the models by name; those of a list are named by the last part of their path."""
+    if (model is None) == (models is None):
+        raise ConfigError("model: give one model, or several by name as models={…}.")
+    if models is None:
+        return {"model": model}
+    is_collection = isinstance(models, Mapping | list | tuple)
+    remedy = 'give one or more, such as {"base": "DIR", "chat": "DIR"} or a list of folders.'
+    require(is_collection and bool(models), "models", models, remedy)
+    if isinstance(models, Mapping):
+        return {str(name): model for name, model in models.items()}
+    names = [
+        Path(model).name if isinstance(model, str | Path) else f"model {number}"
+        for number, model in enumerate(models, 1)
+    ]
+    repeated = {name for name in names if names.count(name) > 1}
+    return {
+        f"{name} ({number})" if name in repeated else name: model
+        for number, (name, model) in enumerate(zip(names, models, strict=True), 1)
+    }
 
 
 def _tokenizer_and_context(model: Any, tokenizer: Any) -> tuple[Any, int | None]:

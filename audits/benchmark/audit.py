@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,28 +12,32 @@ import pyarrow as pa
 
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
 from contamination.audits.benchmark import inputs
-from contamination.audits.benchmark.comparison import (
-    blind_of,
-    by_benchmark,
-    compare,
-    holm_by_model,
+from contamination.audits.benchmark.blind import cached_blind_tests
+from contamination.audits.benchmark.comparison import Comparison, by_benchmark, compare, holm
+from contamination.audits.benchmark.exchangeability import LEAST_P, RELABELLINGS
+from contamination.audits.benchmark.origin import (
+    check_near_copies,
+    is_drawn,
+    with_merged_clusters,
 )
-from contamination.audits.benchmark.report import BenchmarkFindings, report
-from contamination.core.config import Range, ranged_field, runtime_field
+from contamination.audits.benchmark.report import report
+from contamination.audits.benchmark.tables import BenchmarkFindings
+from contamination.core.config import Range, at_least, ranged_field, runtime_field
 from contamination.core.errors import ConfigError, require
 from contamination.core.table_files import write_parquet
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import examples_digest, lines_digest
-from contamination.data.texts import Texts
+from contamination.data.texts import Text, Texts
 from contamination.detection.config import ScoredModelConfig
 from contamination.detection.models import open_model
 from contamination.detection.scores import open_scores
 
 SCORES = "scores.parquet"
-NO_SCORES = pd.DataFrame(
-    columns=["example_id", "method", "variant", "score", "ranked", "default"]
-).astype({"ranked": bool})
+REVISION = 2
+"""Of what stored results mean: 2 compares clusters as units, with two tests of the texts."""
 LEVEL = Range(lambda value: 0 < value <= 0.5, "give a level such as 0.05.")
+REFERENCE = "(reference)"
+"""The name by which `audit_texts` asks for the reference's scores."""
 ScoreTable = Callable[[Texts, str], pd.DataFrame]
 """Scores texts by the model of a name; see `detection.scores.Scores.table`."""
 
@@ -45,43 +49,108 @@ def audit_texts(
     control: str,
     seed: int,
     alpha: float,
+    reference: bool = False,
+    drawn: bool = False,
 ) -> BenchmarkFindings:
     """Audits labelled texts: questions have label 1, what they are compared with has label 0.
 
     Args:
         texts: the texts.
         models: the names of the models.
-        score: scores texts by one of them.
+        score: scores texts by one of them, or by `REFERENCE`.
         control: the kind of comparison; see `inputs`.
         seed: of the tests' relabellings.
         alpha: the level of the tests.
+        reference: whether there is a model that has not seen the questions.
+        drawn: whether it was drawn at random which texts are questions; see `origin.is_drawn`.
+
+    Raises:
+        ConfigError: the level is too small, or two models are one.
+        DataError: texts are near-copies of questions, or a score is missing.
     """
-    groups = by_benchmark(texts)
-    blind_by_benchmark = {
-        name: blind_of(group, seed) if control != inputs.ORDER and _both_sides(group) else None
-        for name, group in groups.items()
+    similar = check_near_copies(texts) if control == inputs.FRESH and not drawn else 0
+    groups = {
+        name: with_merged_clusters(group)
+        for name, group in by_benchmark(texts).items()
+        if any(group.column("label").to_pylist())
     }
-    comparable = any(map(_both_sides, groups.values()))
-    comparisons = []
-    for model in models:
-        table = score(texts, model) if comparable else NO_SCORES
-        for name, group in groups.items():
-            ids = {*group.column("example_id").to_pylist()}
-            rows = table[table["example_id"].isin(ids)]
-            unusable = "" if _both_sides(group) else _nothing_to_compare(name, control)
-            comparisons.append(
-                compare(name, model, group, rows, seed, alpha, blind_by_benchmark[name], unusable)
-            )
-    return BenchmarkFindings(comparisons, holm_by_model(comparisons), control, alpha)
+    usable = [name for name, group in groups.items() if _both_sides(group)]
+    level = _level_of_each(alpha, len(models) * len(usable))
+    blind = None if control == inputs.ORDER else cached_blind_tests(seed)
+    known = score(texts, REFERENCE) if reference and usable else None
+    tables = {model: score(texts, model) for model in models} if usable else {}
+    _check_distinct(tables)
+    comparisons = [
+        compare(
+            name, model, group, _rows_of(group, tables[model]), seed, level, blind,
+            None if known is None else _rows_of(group, known),
+        )
+        if name in usable
+        else Comparison(name, model, len(group), 0, _nothing_to_compare(name, texts, control))
+        for model in models
+        for name, group in groups.items()
+    ]  # fmt: skip
+    unused = sum(t.benchmark not in groups for t in texts)
+    return BenchmarkFindings(comparisons, holm(comparisons), control, alpha, drawn, unused, similar)
 
 
 def _both_sides(texts: Texts) -> bool:
     return {*texts.column("label").to_pylist()} == {True, False}
 
 
-def _nothing_to_compare(benchmark: str, control: str) -> str:
-    of_benchmark = f" of {benchmark}" if benchmark else ""
-    return f"there are no {control}{of_benchmark} to compare the questions with"
+def _rows_of(texts: Texts, scores: pd.DataFrame) -> pd.DataFrame:
+    return scores[scores["example_id"].isin(texts.column("example_id").to_pylist())]
+
+
+def _level_of_each(alpha: float, tests: int) -> float:
+    """Returns the level that the correction leaves to the smallest of several p-values."""
+    least = max(1, tests) * LEAST_P
+    remedy = f"{tests} tests of {RELABELLINGS:,} relabellings can reach {least:g} at least."
+    require(alpha >= least, "audit.alpha", alpha, f"give {least:g} or more: {remedy}")
+    return alpha / max(1, tests)
+
+
+def _check_distinct(tables: Mapping[str, pd.DataFrame]) -> None:
+    """Checks that no two models give all texts the same scores, as one model by two names does."""
+    names: dict[bytes, str] = {}
+    for name, table in tables.items():
+        rows = table.sort_values(["method", "variant", "example_id"])
+        if rows["score"].nunique() < 2:
+            continue
+        first = names.setdefault(rows["score"].to_numpy().tobytes(), name)
+        remedy = "one model by two names would count twice. Leave one of them out."
+        require(first == name, "audit.models", f"{first} and {name}, which score alike", remedy)
+
+
+def _nothing_to_compare(benchmark: str, texts: Texts, control: str) -> str:
+    """Returns why a benchmark has questions alone."""
+    of_others = {t.benchmark for t in texts if not t.label}
+    if not of_others:
+        return f"there are no {control} to compare the questions with"
+    if of_others == {""}:
+        return f"the {control} name no benchmark (give them the column `benchmark`)"
+    name = repr(benchmark) if benchmark else "the questions that name no benchmark"
+    return f"there are no {control} of {name}, only of {', '.join(sorted(map(repr, of_others)))}"
+
+
+def order_texts(questions: Texts, tokenizer: Any, context: int | None, seed: int) -> Texts:
+    """Returns the published and random orders of the questions of each benchmark by itself.
+
+    Raises:
+        DataError: fewer than two questions of a benchmark fit into the model's context.
+    """
+    rows: list[Text] = []
+    for name, group in by_benchmark(questions).items():
+        shards = inputs.published_and_random_orders(group, tokenizer, context, seed)
+        of_name = f" of {name}" if name else ""
+        rows += [
+            replace(
+                shard, benchmark=name, example_id=f"{shard.example_id}{of_name}",
+                cluster=f"{shard.cluster}{of_name}",
+            )
+            for shard in shards
+        ]  # fmt: skip
+    return Texts.of(rows)
 
 
 @dataclass(frozen=True)
@@ -105,6 +174,8 @@ class Benchmark(Audit):
     """As `examples.columns`: the columns of text, id, benchmark, cluster or another field."""
     separator: str = runtime_field(" ")
     """As `examples.separator`: what stands between a prompt and an output."""
+    limit: int | None = runtime_field(None, at_least(1))
+    """Only the first rows of each side, so many; null: all."""
     models: dict[str, Any] | None = runtime_field(None)
     """Several models by name: paths, or mappings of `model`'s fields; null: `model` alone."""
     alpha: float = ranged_field(0.05, LEVEL)
@@ -121,16 +192,21 @@ class Benchmark(Audit):
         first = next(iter(handles.values()))
         texts, control = self._texts(stage, first.tokenizer(), first.context)
         stage = _with_reference(stage, control)
+        stages = {name: replace(stage, model=node) for name, (_, node) in nodes.items()}
+        if has_reference := stage.reference.given is not None:
+            stages[REFERENCE] = _stage_of_reference(stage)
         digests = {f"model {name}": handle.digest for name, handle in handles.items()}
         labels = (f"{t.example_id} {t.label} {t.benchmark} {t.cluster}" for t in texts)
         digests |= {"texts": examples_digest(texts), "labels": lines_digest(sorted(labels))}
         if _both_sides(texts):
-            for name, (_, node) in nodes.items():
-                folder = stage.scores_folder(texts, control, node)
+            for name, scoring in stages.items():
+                folder = scoring.scores_folder(texts, control)
                 digests[f"scores of {name}"] = folder.name.rpartition("-")[2]
 
+        drawn = is_drawn(self.questions, self.fresh or self.versions)
+
         def score(texts: Texts, name: str) -> pd.DataFrame:
-            return open_scores(stage.score_texts(texts, control, nodes[name][1]).path).table
+            return open_scores(stages[name].score_texts(texts, control).path).table
 
         def conduct(folder: Path) -> AuditResult:
             tables = {}
@@ -139,13 +215,16 @@ class Benchmark(Audit):
                 tables[name] = score(texts, name)
                 return tables[name]
 
-            findings = audit_texts(texts, [*nodes], score_and_keep, control, stage.seed, self.alpha)
+            findings = audit_texts(
+                texts, [*nodes], score_and_keep, control, stage.seed, self.alpha,
+                reference=has_reference, drawn=drawn,
+            )  # fmt: skip
             if tables:
                 rows = pd.concat([t.assign(model=name) for name, t in tables.items()])
                 write_parquet(folder / SCORES, pa.Table.from_pandas(rows, preserve_index=False))
             facts = {name: handle.path for name, handle in handles.items()}
             facts |= {"questions": str(self.questions), control: str(self._control_path())}
-            counts = {"questions": sum(c.questions for c in findings.comparisons)}
+            counts = {"questions": sum(bool(text.label) for text in texts)}
             return AuditResult(report(findings, facts), counts, [SCORES] if tables else [])
 
         return PreparedAudit(
@@ -153,7 +232,7 @@ class Benchmark(Audit):
             inputs=digests,
             conduct=conduct,
             settings={"method": stage.method, "detection": stage.detection.pass_settings,
-                      "control": control},
+                      "control": control, "drawn": drawn, "revision": REVISION},
         )  # fmt: skip
 
     def _control_path(self) -> Any:
@@ -186,15 +265,17 @@ class Benchmark(Audit):
         remedy = "choose one comparison: fresh, versions or order."
         require(len(chosen) <= 1, "audit", " and ".join(chosen), remedy)
         examples = ExamplesConfig(
-            template=self.template, columns=self.columns, separator=self.separator
+            template=self.template,
+            columns=self.columns,
+            separator=self.separator,
+            limit=self.limit,
         )
         questions = inputs.read_texts("audit.questions", self.questions, examples)
         if self.versions is not None:
             versions = inputs.read_texts("audit.versions", self.versions, examples)
             return inputs.questions_and_versions(questions, versions), inputs.VERSIONS
         if self.order:
-            shards = inputs.published_and_random_orders(questions, tokenizer, context, stage.seed)
-            return shards, inputs.ORDER
+            return order_texts(questions, tokenizer, context, stage.seed), inputs.ORDER
         if self.fresh is not None:
             fresh = inputs.read_texts("audit.fresh", self.fresh, examples)
             return inputs.questions_and_fresh(questions, fresh), inputs.FRESH
@@ -214,3 +295,15 @@ def _with_reference(stage: AuditStage, control: str) -> AuditStage:
     if stage.reference.given is not None and "reference" not in stage.method:
         return replace(stage, method={**stage.method, **make_method_nodes(["reference"])})
     return stage
+
+
+def _stage_of_reference(stage: AuditStage) -> AuditStage:
+    """Returns the stage that scores by the reference, with the methods that need no other model."""
+    from contamination.detection.api import make_method_nodes
+
+    nodes = {
+        field.name: getattr(stage.reference, field.name) for field in fields(ScoredModelConfig)
+    }
+    methods = {name: node for name, node in stage.method.items() if name != "reference"}
+    methods = methods or make_method_nodes(["loss"])
+    return replace(stage, model=ScoredModelConfig(**nodes), method=methods)

@@ -1,17 +1,27 @@
 """The test of a whole set: are the questions more familiar to the model than comparable texts?
 
 If no question was trained on, questions and comparison texts are exchangeable: any relabelling is
-as likely as the actual one. So the p-value is exact at any number of texts (Fisher 1935), whatever
-the scores are. This replaces the repeated half-splits of dataset inference (Maini et al. 2024,
-arXiv 2406.06443, section 4), whose p-values must be combined; docs/validation/benchmark-audit.md
-compares the two.
+as likely as the actual one (Fisher 1935). This replaces the repeated half-splits of dataset
+inference (Maini et al. 2024, arXiv 2406.06443, section 4), whose p-values must be combined;
+docs/validation/benchmark-audit.md compares the two.
+
+Units are clusters, not texts. A cluster of one side counts as one number, its mean, and changes
+sides as a whole; within a cluster of both sides (the versions of one question) the difference
+counts, and labels are permuted. The statistic is the difference divided by its standard error
+(Welch 1947), so that units of unequal precision, such as clusters of 2 on one side and of 10 on the
+other, keep the level approximately (Janssen 1997; Chung and Romano 2013). The p-value is exact at
+any number of texts if membership was drawn at random among clusters of equal size, or within
+clusters; otherwise it is approximate.
 
 Shapes: n texts, M methods, R relabellings.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +31,14 @@ from contamination.core.statistics.bootstrap import Scores
 POWER = 0.8
 """The chance with which the smallest detectable effect would have been found."""
 RELABELLINGS = 9_999
+LEAST_P = 1 / (RELABELLINGS + 1)
+"""The least p-value: the actual labels count as one relabelling."""
+AT_ONCE = 500
+"""Relabellings that are in memory together."""
 TINY = 1e-9
 """Differences below it are rounding."""
 Flags = NDArray[np.bool_]
+Numbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -32,13 +47,22 @@ class SetTest:
 
     Attributes:
         p_value: one-sided; the chance of a difference at least as large if nothing leaked.
-        effect: d′, the difference of the mean combined scores in standard deviations within a side.
-        smallest_effect: the d′ that the test would have found with 80% power at level `alpha`.
+        p_value_below: the same for a difference at least as low.
+        difference: of the means of units, in the score's unit.
+        error: its standard error.
+        smallest_difference: what the test would have found with 80% power at its level.
     """
 
     p_value: float
-    effect: float
-    smallest_effect: float
+    p_value_below: float
+    difference: float
+    error: float
+    smallest_difference: float
+
+    @property
+    def two_sided(self) -> float:
+        """The p-value of a difference in either direction."""
+        return min(1.0, 2 * min(self.p_value, self.p_value_below))
 
 
 def combined_scores(scores_by_method: Scores) -> Scores:
@@ -55,77 +79,173 @@ def combined_scores(scores_by_method: Scores) -> Scores:
     return normal
 
 
-def relabellings(is_question: Flags, cluster: NDArray[np.intp], draws: int, seed: int) -> Flags:
-    """Returns random relabellings (draws × n) that keep clusters whole.
+def merged_clusters(*groupings: Numbers) -> Numbers:
+    """Returns the clusters, from 0, of texts that are together in one grouping or by a chain."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
 
-    A cluster with texts of one side changes sides as a whole; within a cluster that has both (the
-    versions of one question), labels are permuted.
+    texts = len(groupings[0])
+    offsets = np.cumsum([texts, *(int(g.max()) + 1 for g in groupings)])
+    places = np.concatenate([g + o for g, o in zip(groupings, offsets, strict=False)])
+    rows = np.tile(np.arange(texts), len(groupings))
+    links = coo_matrix((np.ones(len(rows)), (rows, places)), shape=(offsets[-1], offsets[-1]))
+    numbers = connected_components(links, directed=False)[1][:texts]
+    merged: Numbers = np.unique(numbers, return_inverse=True)[1]
+    return merged
 
-    Args:
+
+@dataclass(frozen=True)
+class Design:
+    """How texts may be relabelled, and what is compared.
+
+    Attributes:
         is_question: the actual labels.
-        cluster: the number of each text's cluster, from 0.
-        draws: how many.
-        seed: the seed.
+        cluster: the number of each text's cluster, from 0 without gaps.
     """
-    rng = np.random.default_rng(seed)
-    clusters = int(cluster.max()) + 1
-    size = np.bincount(cluster, minlength=clusters)
-    questions = np.bincount(cluster, is_question, clusters)
-    mixed = (questions > 0) & (questions < size)
-    whole_clusters = np.flatnonzero(~mixed & (size > 0))
-    in_mixed = np.flatnonzero(mixed[cluster])
-    in_mixed = in_mixed[np.argsort(cluster[in_mixed], kind="stable")]
-    label_of = questions[whole_clusters] > 0
-    place = np.zeros(clusters, np.intp)
-    place[whole_clusters] = np.arange(len(whole_clusters))
-    in_whole = np.flatnonzero(~mixed[cluster])
-    drawn = np.empty((draws, len(cluster)), bool)
-    for labels in drawn:
-        labels[in_whole] = rng.permutation(label_of)[place[cluster[in_whole]]]
-        shuffled = np.lexsort((rng.random(len(in_mixed)), cluster[in_mixed]))
-        labels[in_mixed] = is_question[in_mixed[shuffled]]
-    return drawn
+
+    is_question: Flags
+    cluster: Numbers
+
+    @cached_property
+    def _is_mixed(self) -> Flags:
+        """Which clusters have texts of both sides."""
+        questions = np.bincount(self.cluster, self.is_question)
+        return (questions > 0) & (questions < np.bincount(self.cluster))
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether each cluster has both sides, as the versions of questions have."""
+        return bool(self._is_mixed.all())
+
+    @property
+    def units(self) -> tuple[int, int]:
+        """The number of clusters with questions, and with other texts."""
+        sides = self.cluster[self.is_question], self.cluster[~self.is_question]
+        return len(np.unique(sides[0])), len(np.unique(sides[1]))
+
+    def _texts_by_cluster(self, chosen: Flags) -> tuple[Numbers, Numbers]:
+        """Returns the texts of chosen clusters, cluster by cluster, and where each begins."""
+        texts = np.flatnonzero(chosen[self.cluster])
+        texts = texts[np.argsort(self.cluster[texts], kind="stable")]
+        return texts, np.flatnonzero(np.diff(self.cluster[texts], prepend=-1))
+
+    @cached_property
+    def _whole(self) -> tuple[Numbers, Numbers]:
+        return self._texts_by_cluster(~self._is_mixed)
+
+    @cached_property
+    def _mixed(self) -> tuple[Numbers, Numbers]:
+        return self._texts_by_cluster(self._is_mixed)
+
+    def relabellings(self, draws: int, seed: int) -> Iterator[Flags]:
+        """Yields blocks of random relabellings (at most AT_ONCE × n)."""
+        rng = np.random.default_rng(seed)
+        whole, starts = self._whole
+        unit = np.searchsorted(starts, np.arange(len(whole)), "right") - 1
+        label_of_unit = self.is_question[whole[starts]]
+        mixed, _ = self._mixed
+        for begin in range(0, draws, AT_ONCE):
+            rows = min(AT_ONCE, draws - begin)
+            labels = np.empty((rows, len(self.cluster)), bool)
+            shuffled = rng.permuted(np.tile(label_of_unit, (rows, 1)), axis=1)
+            labels[:, whole] = shuffled[:, unit]
+            order = np.argsort(self.cluster[mixed] + rng.random((rows, len(mixed))), axis=1)
+            labels[:, mixed] = self.is_question[mixed[order]]
+            yield labels
+
+    def differences(self, values: Scores, labels: Flags) -> tuple[Scores, Scores]:
+        """Returns the difference of the sides and its standard error for each labelling.
+
+        The differences between pure clusters and within mixed ones are averaged with the weights
+        q o / (q + o) of q questions and o others, the precision that equal variances would give.
+
+        Args:
+            values: of the texts: (n,), or for each labelling its own (R × n).
+            labels: the labellings (R × n).
+        """
+        values = np.broadcast_to(values, labels.shape)
+        between, error, weight = self._between(values, labels)
+        within, within_error, within_weight = self._within(values, labels)
+        total = np.maximum(weight + within_weight, TINY)
+        difference: Scores = (weight * between + within_weight * within) / total
+        return difference, np.hypot(weight * error, within_weight * within_error) / total
+
+    def _between(self, values: Scores, labels: Flags) -> tuple[Scores, Scores, float]:
+        texts, starts = self._whole
+        sides = self.is_question[texts[starts]]
+        sizes = int(sides.sum()), int((~sides).sum())
+        if min(sizes) < 2:
+            return np.zeros(len(labels)), np.zeros(len(labels)), 0.0
+        size = np.diff(np.append(starts, len(texts)))
+        units = np.add.reduceat(values[:, texts], starts, axis=1) / size
+        on_side = labels[:, texts[starts]].astype(np.float64)
+        units = units - units.mean(axis=1, keepdims=True)
+        squares, means, errors = units**2, [], []
+        for number, side in zip(sizes, (on_side, 1 - on_side), strict=True):
+            mean = np.einsum("ru,ru->r", side, units) / number
+            variance = (np.einsum("ru,ru->r", side, squares) / number - mean**2).clip(0)
+            means.append(mean)
+            errors.append(variance / (number - 1))
+        return means[0] - means[1], np.sqrt(sum(errors)), sizes[0] * sizes[1] / sum(sizes)
+
+    def _within(self, values: Scores, labels: Flags) -> tuple[Scores, Scores, float]:
+        texts, starts = self._mixed
+        if len(starts) < 2:
+            return np.zeros(len(labels)), np.zeros(len(labels)), 0.0
+        inside, label = values[:, texts], labels[:, texts]
+        size = np.diff(np.append(starts, len(texts)))
+        questions = np.add.reduceat(self.is_question[texts].astype(np.intp), starts)
+        total = np.add.reduceat(inside, starts, axis=1)
+        of_questions = np.add.reduceat(inside * label, starts, axis=1)
+        gaps = of_questions / questions - (total - of_questions) / (size - questions)
+        weight = float((questions * (size - questions) / size).sum())
+        return gaps.mean(axis=1), gaps.std(axis=1, ddof=1) / np.sqrt(len(starts)), weight
 
 
-def set_test(
-    score: Scores, is_question: Flags, cluster: NDArray[np.intp], seed: int, alpha: float = 0.05
-) -> SetTest:
-    """Tests whether the questions' combined scores are higher.
+def studentised(difference: Scores, error: Scores) -> Scores:
+    """Returns differences in standard errors; infinite where there is a difference and no error."""
+    bare = np.where(np.abs(difference) > TINY, np.copysign(np.inf, difference), 0.0)
+    statistic: Scores = np.where(error > TINY, difference / np.maximum(error, TINY), bare)
+    return statistic
+
+
+def set_test(score: Scores, design: Design, seed: int, alpha: float = 0.05) -> SetTest:
+    """Tests whether the questions' scores are higher.
 
     Args:
-        score: see `combined_scores`.
-        is_question: which texts are questions; the others are fresh, or other versions.
-        cluster: the number of each text's cluster, from 0; a cluster with both sides is a question
-            with its versions, and only differences within it count.
+        score: of each text; see `combined_scores`.
+        design: the labels and clusters.
         seed: of the relabellings.
-        alpha: the level of the smallest detectable effect.
+        alpha: the level of the smallest detectable difference, which is at least LEAST_P.
     """
-    score = without_cluster_means(score, is_question, cluster)
-    drawn = relabellings(is_question, cluster, RELABELLINGS, seed)
-    difference = float(_differences(score, is_question[None])[0])
-    null = _differences(score, drawn)
-    reaching = int((null >= difference - TINY).sum())
-    spread = np.sqrt((score[is_question].var() + score[~is_question].var()) / 2)
+    actual: Any
+    difference, error = design.differences(score, design.is_question[None])
+    (actual,) = studentised(difference, error)
+    blocks = design.relabellings(RELABELLINGS, seed)
+    null = np.concatenate([studentised(*design.differences(score, drawn)) for drawn in blocks])
     critical, unlucky = np.quantile(null, [1 - alpha, 1 - POWER], method="higher")
+    spread = float((critical - unlucky) * error[0])
     return SetTest(
-        p_value=(1 + reaching) / (1 + len(null)),
-        effect=float(difference / spread) if spread > TINY else 0.0,
-        smallest_effect=float((critical - unlucky) / spread) if spread > TINY else np.inf,
+        p_value=(1 + int((null >= actual - TINY).sum())) / (1 + len(null)),
+        p_value_below=(1 + int((null <= actual + TINY).sum())) / (1 + len(null)),
+        difference=float(difference[0]),
+        error=float(error[0]),
+        smallest_difference=spread if np.isfinite(spread) else np.inf,
     )
 
 
-def _differences(score: Scores, labels: Flags) -> Scores:
-    """Returns the difference of the sides' means for each labelling (R × n)."""
-    questions, sums = labels.sum(axis=1), labels @ score
-    differences: Scores = sums / questions - (score.sum() - sums) / (len(score) - questions)
-    return differences
+def largest_statistic_test(scores: Scores, design: Design, seed: int) -> float:
+    """Returns the two-sided p-value of the largest of several scores' statistics (S × n).
 
+    Each relabelling gives one largest statistic, so that no correction for S is needed (Westfall
+    and Young 1993, maxT).
+    """
 
-def without_cluster_means(score: Scores, is_question: Flags, cluster: NDArray[np.intp]) -> Scores:
-    """Returns the scores, each less its cluster's mean if the cluster has both sides."""
-    size = np.bincount(cluster)
-    questions = np.bincount(cluster, is_question)
-    means = np.bincount(cluster, score) / np.maximum(size, 1)
-    mixed = (questions > 0) & (questions < size)
-    centred: Scores = score - np.where(mixed, means, 0.0)[cluster]
-    return centred
+    def largest(labels: Flags) -> Scores:
+        statistics = [np.abs(studentised(*design.differences(s, labels))) for s in scores]
+        found: Scores = np.max(statistics, axis=0)
+        return found
+
+    (actual,) = largest(design.is_question[None])
+    null = np.concatenate([*map(largest, design.relabellings(RELABELLINGS, seed))])
+    return (1 + int((null >= actual - TINY).sum())) / (1 + len(null))

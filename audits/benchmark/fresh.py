@@ -9,35 +9,39 @@ published. (Dated siblings come from `python -m detection build`.)
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
+from secrets import randbits
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from contamination.audits.benchmark.comparison import FEWEST
-from contamination.core.config import PART, Ranged, at_least, one_of, ranged_field
+from contamination.audits.benchmark.inputs import naming_fields_in_errors
+from contamination.audits.benchmark.origin import FILES, RECORD
+from contamination.core.config import PROPER_FRACTION, Ranged, at_least, one_of, ranged_field
+from contamination.core.disk import check_has_disk, check_writable_folder
 from contamination.core.errors import ConfigError, DataError, near_names, require
-from contamination.core.files import hashed_json, write_text_atomically
+from contamination.core.files import hashed_json, temporary_path, write_text_atomically
 from contamination.core.hashing import file_digest
 from contamination.core.seeds import derive_seed
 from contamination.core.table_files import write_csv
 from contamination.core.user_files import atomic_output_file
 from contamination.data.config import ExamplesConfig
-from contamination.data.near_duplicates import (
-    ComparedItem,
-    NearDuplicateHasher,
-    duplicates_on_other_side,
-)
+from contamination.data.near_duplicates import ComparedItem, NearDuplicateHasher
 from contamination.data.readers.rows import Row, Tally
 from contamination.data.rows import fold_name, raw_rows, value_as_text
 
 HOLD_OUT, GENERATE, VERSION = "hold_out", "generate", "version"
-PUBLISHED, FRESH, VERSIONS, RECORD = "published", "fresh", "versions", "drawn.json"
+PUBLISHED, FRESH, VERSIONS = "published", "fresh", "versions"
+CLUSTER = "cluster"
 log = logging.getLogger(__name__)
 
 
@@ -51,85 +55,166 @@ class FreshStage(Ranged):
     """The folder of the files, which must not exist yet."""
     questions: str | None = None
     """For hold_out and version: a CSV, TSV, JSONL or Parquet file."""
-    share: float = ranged_field(0.5, PART)
+    share: float = ranged_field(0.5, PROPER_FRACTION)
     """For hold_out: the share of the questions that is kept back."""
     cluster_column: str | None = None
     """The column of what belongs together (one passage, the versions of one question): for hold_out
-    it stays on one side; for version it is required. null: each question by itself."""
+    it stays on one side; for version it is required. null: a column `cluster`, if there is one."""
     generator: str | None = None
     """For generate: the name of a data set of `reasoning-gym`."""
     number: int = ranged_field(200, at_least(FEWEST))
     """For generate: the questions of each file."""
     name: str = "run"
-    seed: int = 0
-    """Determines what is drawn. Keep it as secret as the fresh questions."""
+    seed: int | None = None
+    """Determines what is drawn. Keep it as secret as the fresh questions; null: a random one."""
 
 
 def make_fresh(stage: FreshStage) -> Path:
     """Writes the questions to publish and those to keep back; returns their folder.
 
+    The folder appears when it is complete.
+
     Raises:
         ConfigError: a field is missing, or there is no such generator.
         DataError: the folder exists, or there are too few questions.
     """
+    require(bool(stage.out.strip()), "out", stage.out, "give a folder that does not exist yet.")
     folder = Path(stage.out).expanduser()
     if folder.exists():
         raise DataError(f"out is {stage.out!r}, which exists: give a folder that does not.")
+    check_has_disk("out", stage.out)
+    check_writable_folder("out", stage.out)
+    seed = "the seed"
+    if stage.seed is None:
+        stage, seed = replace(stage, seed=randbits(63)), "the seed, drawn at random"
     if stage.way == GENERATE:
         files, source = _generate(stage)
     else:
-        remedy = "give the file of your questions (questions=FILE)."
-        require(stage.questions is not None, "questions", None, remedy)
-        rows = _read_rows(str(stage.questions))
+        rows = _read_rows(stage)
         files = _hold_out(stage, rows) if stage.way == HOLD_OUT else _draw_version(stage, rows)
         source = {"questions_sha256": file_digest(Path(str(stage.questions)).expanduser())}
-    for name, rows_of_file in files.items():
-        if len(rows_of_file) < FEWEST:
-            raise DataError(
-                f"{name}: {len(rows_of_file)} questions are too few, since the audit needs "
-                f"{FEWEST} on each side. Give more questions."
-            )
-    folder.mkdir(parents=True)
     suffix = ".csv" if str(stage.questions or "").endswith((".csv", ".tsv")) else ".jsonl"
-    for name, rows_of_file in files.items():
-        _write_rows(folder / f"{name}{suffix}", rows_of_file)
     counts = {name: len(rows_of_file) for name, rows_of_file in files.items()}
-    record = {"way": stage.way, "seed": stage.seed, **source, **counts}
-    write_text_atomically(folder / RECORD, hashed_json(record))
+    record: dict[str, Any] = {"way": stage.way, "seed": stage.seed, **source, **counts}
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = temporary_path(folder)
+    try:
+        unfinished.mkdir()
+        for name, rows_of_file in files.items():
+            _write_rows(unfinished / f"{name}{suffix}", rows_of_file)
+        record[FILES] = {path.name: file_digest(path) for path in sorted(unfinished.iterdir())}
+        write_text_atomically(unfinished / RECORD, hashed_json(record))
+        unfinished.rename(folder)
+    finally:
+        rmtree(unfinished, ignore_errors=True)
+    private = [f"{name}{suffix}" for name in files if name != PUBLISHED]
+    log.info("Keep %s private, and %s, which has %s.", " and ".join(private), RECORD, seed)
     return folder
 
 
-def _read_rows(path: str) -> list[Row]:
-    return [*raw_rows(ExamplesConfig(path), Tally("stop", "questions"))]
+def _read_rows(stage: FreshStage) -> list[Row]:
+    remedy = "give the file of your questions (questions=FILE)."
+    require(stage.questions is not None, "questions", None, remedy)
+    path = str(stage.questions)
+    if not Path(path).expanduser().is_file():
+        remedy = "there is no such file. Give a CSV, TSV, JSONL or Parquet file."
+        raise DataError(f"questions is {path!r}: {remedy}")
+    with naming_fields_in_errors("questions"):
+        return [*raw_rows(ExamplesConfig(path), Tally("stop", "on_error"))]
 
 
 def _hold_out(stage: FreshStage, rows: Sequence[Row]) -> dict[str, list[Mapping[str, Any]]]:
-    """Returns the rows to publish and those to keep back; clusters stay whole."""
-    clusters = [_cluster_of(stage, row) or f"\0{row.number}" for row in rows]
-    names = [*dict.fromkeys(clusters)]
-    rng = np.random.default_rng(derive_seed(stage.seed, HOLD_OUT))
+    """Returns the rows to publish and those to keep back; what belongs together stays together.
+
+    That is named by a column, which both files have as `cluster`, or found: equal texts and
+    near-duplicates.
+    """
+    clusters = _clusters(stage, rows)
+    groups = _groups(stage, rows, clusters)
+    names = [*dict.fromkeys(groups)]
+    rng = np.random.default_rng(derive_seed(_seed(stage), HOLD_OUT))
     kept_back = {names[i] for i in rng.permutation(len(names))[: round(stage.share * len(names))]}
+    sizes, name_by_group = Counter(groups), dict[int, str]()
+    for group, cluster, row in zip(groups, clusters, rows, strict=True):
+        found = f"like row {row.number}" if sizes[group] > 1 else ""
+        name_by_group[group] = name_by_group.get(group) or cluster or found
     sides: dict[str, list[Mapping[str, Any]]] = {PUBLISHED: [], FRESH: []}
-    for row, cluster in zip(rows, clusters, strict=True):
-        sides[FRESH if cluster in kept_back else PUBLISHED].append(row.value)
-    _warn_of_near_duplicates(sides)
+    for row, group in zip(rows, groups, strict=True):
+        values: Mapping[str, Any] = row.value
+        if any(name_by_group.values()):
+            others = {key: value for key, value in values.items() if fold_name(key) != CLUSTER}
+            values = {**others, CLUSTER: name_by_group[group]}
+        sides[FRESH if group in kept_back else PUBLISHED].append(values)
+    _check_enough(FRESH, len(kept_back), len(sides[FRESH]))
+    _check_enough(PUBLISHED, len(names) - len(kept_back), len(sides[PUBLISHED]))
     return sides
 
 
-def _warn_of_near_duplicates(sides: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    """Logs how many fresh questions share much text with a published one."""
-    texts = [
-        (side, " ".join(map(value_as_text, row.values()))) for side in sides for row in sides[side]
-    ]
-    items = [ComparedItem([text], [text]) for _, text in texts]
-    is_published = [side == PUBLISHED for side, _ in texts]
-    found = duplicates_on_other_side(items, is_published, NearDuplicateHasher(items))
-    if number := sum(not is_published[i] for i in found):
-        log.warning(
-            "%d of %d fresh questions share much text with a published one, so they would leak "
-            "with it. Name the column of what belongs together (cluster_column=COLUMN).",
-            *(number, len(sides[FRESH])),
+def _check_enough(name: str, units: int, rows: int) -> None:
+    if units < FEWEST:
+        together = f" (of {rows} rows: what belongs together counts as one)"
+        raise DataError(
+            f"{name}: {units} questions are too few{together if units < rows else ''}, since the "
+            f"audit needs {FEWEST} on each side. Give more questions."
         )
+
+
+def _groups(stage: FreshStage, rows: Sequence[Row], clusters: Sequence[str]) -> list[int]:
+    """Returns the number of each row's group, by cluster, equal texts and near-duplicates.
+
+    If near-duplicates join almost everything, as a form that many questions share does, only equal
+    texts are kept together, and a warning says what remains.
+    """
+    no_text = {"id", "label", "benchmark", CLUSTER, fold_name(stage.cluster_column or CLUSTER)}
+    columns = [name for name in rows[0].value if fold_name(name) not in no_text] if rows else []
+    texts = [[value_as_text(row.value.get(name)) for name in columns] for row in rows]
+    sizes = [sum(map(len, column)) for column in zip(*texts, strict=True)]
+    longest = sizes.index(max(sizes)) if sizes else 0  # the question, or its passage
+    joined = [" ".join(values) for values in texts]
+    items = [
+        ComparedItem([text], [text, *values[longest : longest + 1]])
+        for text, values in zip(joined, texts, strict=True)
+    ]
+    hasher = NearDuplicateHasher(items)
+    near = [hasher.of(item).tolist() for item in items]
+    equal = [[" ".join(text.casefold().split())] for text in joined]
+    named = [[("cluster", name)] * bool(name) for name in clusters]
+    groups = _connected([[*a, *b, *c] for a, b, c in zip(near, equal, named, strict=True)])
+    by_text = _connected([[*b, *c] for b, c in zip(equal, named, strict=True)])
+    largest = max(Counter(groups).values(), default=0)
+    if len({*groups}) < len({*by_text}) and (
+        largest > len(rows) / 4 or len({*groups}) < 2 * FEWEST <= len({*by_text})
+    ):
+        log.warning(
+            "%d questions share 13 words in a row with one another. They may be on both sides and "
+            "leak together. If they belong together, name a column (cluster_column=COLUMN).",
+            largest,
+        )
+        groups = by_text
+    if (joined_rows := len({*_connected(named)}) - len({*groups})) > 0:
+        log.info(
+            "%d questions are equal, or nearly, to another one: they stay on its side, and the "
+            "column `%s` says so.", joined_rows, CLUSTER,
+        )  # fmt: skip
+    return groups
+
+
+def _connected(keys_by_row: Sequence[Sequence[Hashable]]) -> list[int]:
+    """Returns each row's group: rows that have a key in common are in one, directly or not."""
+    parents = [*range(len(keys_by_row))]
+
+    def root(row: int) -> int:
+        while parents[row] != row:
+            parents[row] = parents[parents[row]]
+            row = parents[row]
+        return row
+
+    first_row: dict[Hashable, int] = {}
+    for row, keys in enumerate(keys_by_row):
+        for key in keys:
+            low, high = sorted((root(row), root(first_row.setdefault(key, row))))
+            parents[high] = low
+    return [*map(root, parents)]
 
 
 def _draw_version(stage: FreshStage, rows: Sequence[Row]) -> dict[str, list[Mapping[str, Any]]]:
@@ -143,36 +228,79 @@ def _draw_version(stage: FreshStage, rows: Sequence[Row]) -> dict[str, list[Mapp
     )
     require(stage.cluster_column is not None, "cluster_column", None, remedy)
     versions: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        versions.setdefault(_cluster_of(stage, row), []).append(row.value)
-    rng = np.random.default_rng(derive_seed(stage.seed, VERSION))
+    for row, question in zip(rows, _clusters(stage, rows), strict=True):
+        if not question:
+            raise DataError(
+                f"{row.where}: it has no {stage.cluster_column!r}. Give each version the id of its "
+                "question."
+            )
+        plain = {k: v for k, v in row.value.items() if fold_name(k) not in ("id", CLUSTER)}
+        versions.setdefault(question, []).append(plain)
+    rng = np.random.default_rng(derive_seed(_seed(stage), VERSION))
     published: list[Mapping[str, Any]] = []
     others: list[Mapping[str, Any]] = []
     for question, of_question in versions.items():
-        if len(of_question) < 2:
-            raise DataError(
-                f"questions: {question!r} has one version. Give each question two or more, made in "
-                "the same way."
-            )
+        _check_versions(question, of_question, str(stage.cluster_column))
         drawn = int(rng.integers(len(of_question)))
-        for place, values in enumerate(of_question):
-            plain = {k: v for k, v in values.items() if fold_name(k) not in ("id", "cluster")}
+        for place, wording in enumerate(of_question):
             if place == drawn:
-                published.append({"id": question, **plain})
+                published.append({"id": question, **wording})
             else:
-                others.append({"cluster": question, **plain})
+                others.append({CLUSTER: question, **wording})
+    _check_enough(PUBLISHED, len(published), len(published))
     return {PUBLISHED: published, VERSIONS: others}
 
 
-def _cluster_of(stage: FreshStage, row: Row) -> str:
-    if stage.cluster_column is None:
-        return ""
-    if stage.cluster_column not in row.value:
-        remedy = f"its columns are {', '.join(map(str, row.value))}."
+def _check_versions(
+    question: str, versions: Sequence[Mapping[str, Any]], cluster_column: str
+) -> None:
+    if len(versions) < 2:
         raise DataError(
-            f"cluster_column is {stage.cluster_column!r}: {row.where} has no such column; {remedy}"
+            f"questions: {question!r} has one version. Give each question two or more, made in the "
+            "same way."
         )
-    return value_as_text(row.value[stage.cluster_column])
+    texts = {
+        " ".join(
+            " ".join(value_as_text(value) for name, value in row.items() if name != cluster_column)
+            .casefold()
+            .split()
+        )
+        for row in versions
+    }
+    if len(texts) < len(versions):
+        raise DataError(
+            f"questions: {question!r} has two versions of the same text, which no model can tell "
+            "apart. Leave one out, or word it differently."
+        )
+
+
+def _clusters(stage: FreshStage, rows: Sequence[Row]) -> list[str]:
+    """Returns what each row belongs to, or "": the column that is named, or else `cluster`."""
+    columns = rows[0].value if rows else {}
+    named = next((name for name in columns if fold_name(name) == CLUSTER), None)
+    column = stage.cluster_column or named
+    if column is None:
+        return [""] * len(rows)
+    if named not in (None, column):
+        raise DataError(
+            f"cluster_column is {column!r}, and questions have a column {named!r} as well, which "
+            "the audit reads. Leave one of them out."
+        )
+    for row in rows:
+        if column not in row.value:
+            raise DataError(
+                f"cluster_column is {column!r}: {row.where} has no such column; its columns are "
+                f"{', '.join(map(str, row.value))}."
+            )
+    ids = [value_as_text(row.value[column]).strip() for row in rows]
+    if all(re.fullmatch(r"-?\d+\.0+", name) for name in ids if name):
+        return [name.partition(".")[0] for name in ids]  # numbers with gaps, written by pandas
+    return ids
+
+
+def _seed(stage: FreshStage) -> int:
+    assert stage.seed is not None
+    return stage.seed
 
 
 def _generate(
@@ -187,27 +315,35 @@ def _generate(
             "pip install 'contamination-testbed[generators]'."
         ) from error
     names = sorted(gym.factory.DATASETS)
+    remedy = "name a data set of reasoning-gym, such as generator=leg_counting."
+    require(stage.generator is not None, "generator", None, remedy)
     if stage.generator not in names:
         raise ConfigError(
             f"generator is {stage.generator!r}: reasoning-gym has no such data set. "
             f"{near_names(str(stage.generator), names)}"
         )
-    data_set = gym.create_dataset(
-        stage.generator, size=4 * stage.number, seed=derive_seed(stage.seed, GENERATE) % 2**32
-    )
-    answers = {str(entry["question"]): str(entry["answer"]) for entry in data_set}
+    seed = derive_seed(_seed(stage), GENERATE)  # 63 bits, which nobody can try out
+    try:
+        answers = _draw_answers(gym, stage, seed)
+    except ValueError:  # a generator that uses NumPy, which takes 32 bits
+        answers = _draw_answers(gym, stage, seed % 2**32)
     questions = [{"question": q, "answer": a} for q, a in answers.items()]
     if len(questions) < 2 * stage.number:
         raise DataError(
             f"generator is {stage.generator!r}: of {4 * stage.number} questions {len(questions)} "
             f"are distinct, fewer than twice number={stage.number}. Lower number."
         )
-    rng = np.random.default_rng(derive_seed(stage.seed, "sides"))
+    rng = np.random.default_rng(derive_seed(_seed(stage), "sides"))
     drawn = [questions[i] for i in rng.permutation(len(questions))[: 2 * stage.number]]
     files: dict[str, list[Mapping[str, Any]]] = {
         PUBLISHED: [*drawn[: stage.number]], FRESH: [*drawn[stage.number :]],
     }  # fmt: skip
     return files, {"generator": str(stage.generator), "reasoning_gym": version("reasoning-gym")}
+
+
+def _draw_answers(gym: Any, stage: FreshStage, seed: int) -> dict[str, str]:
+    data_set = gym.create_dataset(stage.generator, size=4 * stage.number, seed=seed)
+    return {str(entry["question"]): str(entry["answer"]) for entry in data_set}
 
 
 def _write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -8,13 +8,15 @@ is compared with random orders of the same questions (Oren et al. 2023, arXiv 23
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from contamination.core.errors import DataError
+from contamination.core.errors import DataError, UserError, require
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import check_ids_and_benchmarks, make_text
 from contamination.data.texts import Text, Texts
@@ -35,12 +37,38 @@ def read_texts(field: str, given: Any, examples: ExamplesConfig) -> Texts:
     Raises:
         UserError: they cannot be read or used; the error names `field`.
     """
+    remedy = "give a format string, or the name of a benchmark."
+    is_text = examples.template is None or isinstance(examples.template, str)
+    require(is_text, "audit.template", examples.template, remedy)
+    is_mapping = isinstance(examples.columns, Mapping)
+    require(is_mapping, "audit.columns", examples.columns, "give names by field: {text: body}.")
     if isinstance(given, Texts):
         return given
-    try:
+    with naming_fields_in_errors(field, "audit."):
         return open_examples(replace(examples, path=str(given)))
-    except DataError as error:
-        raise DataError(str(error).replace("examples.path", field)) from error
+
+
+@contextmanager
+def naming_fields_in_errors(field: str, prefix: str = "") -> Iterator[None]:
+    """Makes errors of reading texts name the audit's fields.
+
+    Args:
+        field: the field or argument that gives the texts.
+        prefix: what stands before `template` and the like.
+    """
+    patterns = {
+        r"^texts\b(?!\.)|\btexts(?=\[)|\bexamples\.path\b": field,
+        r", or set (?:examples\.)?on_error=skip to leave such input out and count it": "",
+        r"\bexamples\.(?=(?:template|columns|separator|limit)\b)": prefix,
+    }
+    try:
+        yield
+    except UserError as error:
+        message = str(error)
+        for pattern, name in patterns.items():
+            message = re.sub(pattern, name.replace("\\", r"\\"), message)
+        error.args = (message,)
+        raise
 
 
 def questions_alone(questions: Texts) -> Texts:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping
 
 import numpy as np
-import pandas as pd
 
 from contamination.audits.benchmark import inputs
-from contamination.audits.benchmark.comparison import COMBINED, LEAKED, UNDETERMINED, Comparison
+from contamination.audits.benchmark.blind import BLIND_LEVEL, NO_CORPUS
+from contamination.audits.benchmark.comparison import LEAKED, UNDETERMINED, Comparison
+from contamination.audits.benchmark.tables import (
+    BenchmarkFindings,
+    benchmark_table,
+    estimate_text,
+    format_p,
+    method_table,
+    question_table,
+    terms_table,
+)
 from contamination.core.report.charts import (
     INK,
     MEMBER,
@@ -19,15 +27,14 @@ from contamination.core.report.charts import (
     page_figure,
     svg_element,
 )
-from contamination.core.report.document import ReportContent, html_document, markdown_document
-from contamination.core.report.tables import NO_VALUE, Table, format_interval
-from contamination.core.statistics.estimates import Estimate, confidence_interval
+from contamination.core.report.document import ReportContent
+from contamination.core.statistics.estimates import confidence_interval
 from contamination.core.statistics.metrics import AUROC
-from contamination.detection.baselines.blind import BLIND
 from contamination.detection.baselines.matching import MATCHED
 from contamination.detection.evaluation import CONFIDENCE
 
-SHOWN_QUESTIONS, SHOWN_CHARACTERS, BINS = 20, 90, 24
+__all__ = ["BenchmarkFindings", "report"]
+BINS = 24
 ADVICE = (
     "To get an answer, compare with questions that cannot have leaked: hold some back, write or "
     "generate siblings in the same way, or take dated ones (docs/audits.md, Fresh questions)."
@@ -35,61 +42,11 @@ ADVICE = (
 LIMITS = (
     "**That the model is not contaminated.** A set that was seen once or twice, or among much "
     "other text, often leaves no trace that any method finds.",
-    "That the two sets are of the same making. The blind test finds differences of the texts; a "
-    "difference that it misses could still be one of familiarity.",
+    "That the two sets are of the same making. The blind tests find differences of the texts; a "
+    "difference that they miss could still be one of familiarity. Only a draw by lot excludes it.",
     "Which question leaked. The verdict is about the set; single questions are ranked, and only "
     "those with a small corrected p-value stand out by themselves.",
 )
-
-
-@dataclass(frozen=True)
-class BenchmarkFindings:
-    """The findings of an audit.
-
-    Attributes:
-        comparisons: one per model and benchmark.
-        adjusted: their p-values, corrected for the benchmarks of a model.
-        control: what the questions are compared with; see `inputs`.
-        alpha: the level of the tests.
-    """
-
-    comparisons: Sequence[Comparison]
-    adjusted: Mapping[tuple[str, str], float]
-    control: str
-    alpha: float
-
-    def verdict(self, comparison: Comparison) -> str:
-        """Returns the verdict on one benchmark and model."""
-        key = comparison.model, comparison.benchmark
-        return comparison.verdict(self.adjusted.get(key, 1.0), self.alpha)
-
-    @property
-    def verdicts(self) -> dict[tuple[str, str], str]:
-        """The verdict by model and benchmark."""
-        return {(c.model, c.benchmark): self.verdict(c) for c in self.comparisons}
-
-    @property
-    def benchmarks(self) -> pd.DataFrame:
-        """One row per model and benchmark; see `benchmark_table`."""
-        return benchmark_table(self).data
-
-    @property
-    def methods(self) -> pd.DataFrame:
-        """One row per model, benchmark and method, with its AUROC and matched AUROC."""
-        return method_table(self).data
-
-    @property
-    def questions(self) -> pd.DataFrame:
-        """One row per model and question, likeliest first, with p-values."""
-        return question_table(self).data
-
-    def markdown(self) -> str:
-        """Returns the report in Markdown."""
-        return markdown_document(report(self, {}))
-
-    def html(self) -> str:
-        """Returns the report as a page that needs no other file."""
-        return html_document(report(self, {}))
 
 
 def report(findings: BenchmarkFindings, facts: Mapping[str, str]) -> ReportContent:
@@ -99,84 +56,146 @@ def report(findings: BenchmarkFindings, facts: Mapping[str, str]) -> ReportConte
         findings: the findings.
         facts: what the audit is based on, by name.
     """
-    comparisons = findings.comparisons
-    tested = [c for c in comparisons if c.test is not None]
-    several = _has_several_benchmarks(comparisons)
-    corrected = ", corrected for the benchmarks (Holm)" if several else ""
-    tables = [benchmark_table(findings)]
-    tables += [question_table(findings), method_table(findings)] if tested else []
+    tested = [c for c in findings.comparisons if c.test is not None]
+    corrected = ", corrected over models and benchmarks (Holm)" if len(tested) > 1 else ""
+    tables = [benchmark_table(findings), question_table(findings)]
+    tables += [method_table(findings)] if tested else []
+    blind = f"level {BLIND_LEVEL:g}, whatever the level of the test"
     return ReportContent(
         title="Did the questions leak?",
         conclusions=[*_conclusions(findings)],
         warnings=[*_warnings(findings)],
-        tables=tables,
-        charts=[_score_chart(c, len(comparisons) > 1) for c in tested],
+        tables=[*filter(None, tables), terms_table()],
+        charts=[_score_chart(findings, c) for c in tested],
         limits=[*LIMITS, *_order_limit(findings.control)],
-        facts={**facts, "test": f"one-sided, level {findings.alpha:g}{corrected}"},
-    )
+        facts={**facts, "test": f"one-sided, level {findings.alpha:g}{corrected}",
+               "tests of the texts": blind},
+    )  # fmt: skip
 
 
 def _conclusions(findings: BenchmarkFindings) -> Iterator[str]:
     for comparison in findings.comparisons:
-        about = _about(comparison, findings.comparisons)
-        yield f"{about}{sentence(findings, comparison)}"
+        yield f"{_about(findings, comparison)}{sentence(findings, comparison)}"
 
 
 def sentence(findings: BenchmarkFindings, comparison: Comparison) -> str:
-    """Returns the verdict on one benchmark and model in one or two sentences."""
-    verdict, test = findings.verdict(comparison), comparison.test
-    if test is None:
-        return f"**Cannot be determined**: {comparison.obstacle}. {ADVICE}"
-    p = findings.adjusted[comparison.model, comparison.benchmark]
-    blind = "" if comparison.blind_p is None else f"; blind p = {format_p(comparison.blind_p)}"
+    """Returns the verdict on one benchmark and model in a few sentences, the answer first."""
+    verdict = findings.verdict(comparison)
     if verdict == UNDETERMINED:
-        assert comparison.blind_p is not None
-        return (
-            "**Cannot be determined**: the two sets differ as texts (blind p = "
-            f"{format_p(comparison.blind_p)}), so that a difference of the scores (p = "
-            f"{format_p(p)}) may be one of the texts. {ADVICE}"
-        )
+        return f"**Cannot be determined**: {_reason(findings, comparison)}"
+    p_values = f"(p = {format_p(findings.adjusted[comparison.model, comparison.benchmark])}"
+    if comparison.blind_p is not None:
+        p_values += f"; blind p = {format_p(comparison.blind_p)}"
+    if comparison.reference_p is not None:
+        p_values += f"; reference p = {format_p(comparison.reference_p)}"
     effect, low, high = comparison.effect
+    size = f"{effect:.2f} [{low:.2f}, {high:.2f}]"
     if verdict == LEAKED:
         return (
-            f"**Leaked: yes** (p = {format_p(p)}{blind}). The model finds the questions more "
-            f"familiar than the {findings.control}: d′ = {effect:.2f} [{low:.2f}, {high:.2f}], "
-            f"AUROC {_auroc_text(comparison)}."
+            f"**Leaked: yes{_condition(findings)}** {p_values}). The model finds the questions "
+            f"more familiar than the {findings.control}: d′ = {size}, "
+            f"AUROC {estimate_text(comparison.estimate(AUROC.name))}."
         )
+    parts = [f"**No evidence of a leak** {p_values})."]
+    found = comparison.smallest_effect
+    if np.isfinite(found):
+        parts.append(
+            f"An effect of d′ ≥ {found:.2f} would have been found with 80% power; the effect seen "
+            f"is {size}."
+        )
+    if high < 0:
+        parts.append(
+            f"The {findings.control} look more familiar than the questions: check whether the two "
+            "files are swapped."
+        )
+    return " ".join([*parts, "This does not show that nothing leaked."])
+
+
+def _condition(findings: BenchmarkFindings) -> str:
+    """Returns under which condition a difference is a leak; none if membership was drawn."""
+    if findings.drawn:
+        return ""
+    if findings.control == inputs.ORDER:
+        return ", if the published order is a random one"
+    return ", unless the two sets differ in a way that the text tests do not see"
+
+
+def _reason(findings: BenchmarkFindings, comparison: Comparison) -> str:
+    """Returns why nothing can be determined, and what to do."""
+    if comparison.test is None:
+        advice = "" if comparison.obstacle.startswith("all texts") else f" {ADVICE}"
+        return f"{comparison.obstacle}.{advice}"
+    p = findings.adjusted[comparison.model, comparison.benchmark]
+    seen = (
+        f"so that a difference of the scores (p = {format_p(p)}) may be one of the texts"
+        if p <= findings.alpha
+        else f"so that nothing follows from the scores (p = {format_p(p)})"
+    )
+    blind, known = comparison.blind, comparison.reference_p
+    if blind is not None and blind.p_value is None:
+        return (
+            "the texts could not be compared without the model, because "
+            f"{blind.obstacle}, {seen}. {ADVICE}"
+        )
+    if known is not None and known <= BLIND_LEVEL:
+        return (
+            f"the reference, which has not seen the questions, finds them more familiar as well "
+            f"(reference p = {format_p(known)}), {seen}. {ADVICE}"
+        )
+    assert comparison.blind_p is not None
     return (
-        f"**No evidence of a leak** (p = {format_p(p)}{blind}). An effect of d′ ≥ "
-        f"{test.smallest_effect:.2f} would have been found with 80% power; the effect seen is "
-        f"{effect:.2f} [{low:.2f}, {high:.2f}]. This does not show that nothing leaked."
+        f"the two sets differ as texts (blind p = {format_p(comparison.blind_p)}), {seen}. {ADVICE}"
     )
 
 
-def _about(comparison: Comparison, comparisons: Sequence[Comparison]) -> str:
+def _about(findings: BenchmarkFindings, comparison: Comparison) -> str:
     """Returns what a sentence is about, if there are several comparisons."""
-    names = []
-    if len({c.model for c in comparisons}) > 1:
-        names.append(comparison.model)
-    if _has_several_benchmarks(comparisons):
-        names.append(comparison.benchmark or "(no benchmark)")
+    names = findings.about(comparison)
     return f"**{', '.join(names)}.** " if names else ""
-
-
-def _has_several_benchmarks(comparisons: Sequence[Comparison]) -> bool:
-    return len({c.benchmark for c in comparisons}) > 1
 
 
 def _warnings(findings: BenchmarkFindings) -> Iterator[str]:
     for comparison in findings.comparisons:
-        matched = comparison.estimate(MATCHED.name)
-        if findings.verdict(comparison) != LEAKED or matched is None or matched.needs:
-            continue
-        low, high = confidence_interval(matched, CONFIDENCE)
-        if low <= 0.5:
-            about = _about(comparison, findings.comparisons)
+        about = _about(findings, comparison)
+        if comparison.left_out:
             yield (
-                f"{about}After matching on what the texts alone tell, the AUROC is "
-                f"{matched.value:.2f} [{low:.2f}, {high:.2f}], whose interval includes 0.5: part "
-                "of the difference may be one of the texts."
+                f"{about}{comparison.left_out} texts were left out, because the model cannot score "
+                "them: they are too short."
             )
+        is_leak = findings.verdict(comparison) == LEAKED
+        if is_leak and findings.control == inputs.FRESH and not findings.drawn:
+            yield from (f"{about}{warning}" for warning in _matched_warnings(comparison))
+    if any(c.blind is not None and c.blind_p is not None and c.blind.words_p is None
+           for c in findings.comparisons):  # fmt: skip
+        yield NO_CORPUS
+    if findings.similar:
+        yield (
+            f"{findings.similar} of the {findings.control} share 13 words in a row with a question "
+            "and may have leaked with it, which hides a part of the difference."
+        )
+    if findings.unused:
+        yield (
+            f"{findings.unused} of the {findings.control} are of benchmarks without questions and "
+            "were not used."
+        )
+
+
+def _matched_warnings(comparison: Comparison) -> Iterator[str]:
+    matched = comparison.estimate(MATCHED.name)
+    if matched is None or matched.needs:
+        needs = "" if matched is None else f" (it needs {matched.needs})"
+        yield (
+            f"The AUROC could not be matched on what the texts alone tell{needs}: part of the "
+            "difference may be one of the texts."
+        )
+        return
+    low, high = confidence_interval(matched, CONFIDENCE)
+    if low <= 0.5:
+        yield (
+            f"After matching on what the texts alone tell, the AUROC is {matched.value:.2f} "
+            f"[{low:.2f}, {high:.2f}], whose interval includes 0.5: part of the difference may be "
+            "one of the texts."
+        )
 
 
 def _order_limit(control: str) -> list[str]:
@@ -188,136 +207,10 @@ def _order_limit(control: str) -> list[str]:
     ]
 
 
-def format_p(p_value: float) -> str:
-    """Returns a p-value with two digits that count, such as .041 or .0003."""
-    return f"{p_value:.2g}" if p_value < 0.1 else f"{p_value:.2f}"
-
-
-def _auroc_text(comparison: Comparison) -> str:
-    return _estimate_text(comparison.estimate(AUROC.name))
-
-
-def _estimate_text(estimate: Estimate | None) -> str:
-    if estimate is None or estimate.needs:
-        return NO_VALUE
-    return format_interval(estimate.value, *confidence_interval(estimate, CONFIDENCE))
-
-
-def benchmark_table(findings: BenchmarkFindings) -> Table:
-    """Returns one row per model and benchmark: verdict, p-values and effects."""
-    rows: list[dict[str, Any]] = []
-    lines: list[list[str]] = []
-    for c in findings.comparisons:
-        p = findings.adjusted.get((c.model, c.benchmark))
-        effect = (np.nan,) * 3 if c.test is None else c.effect
-        row = {
-            "model": c.model, "benchmark": c.benchmark, "verdict": findings.verdict(c),
-            "questions": c.questions, "others": c.others,
-            "p_value": None if c.test is None else c.test.p_value, "adjusted_p": p,
-            "blind_p": c.blind_p, "d_prime": effect[0], "d_prime_low": effect[1],
-            "d_prime_high": effect[2],
-            "smallest_effect": None if c.test is None else c.test.smallest_effect,
-            "obstacle": c.obstacle,
-        }  # fmt: skip
-        for metric in (AUROC.name, MATCHED.name):
-            row |= _columns(metric, c.estimate(metric))
-        rows.append(row)
-        lines.append([
-            c.model, c.benchmark or NO_VALUE, findings.verdict(c), str(c.questions), str(c.others),
-            NO_VALUE if p is None else format_p(p),
-            NO_VALUE if c.blind_p is None else format_p(c.blind_p),
-            NO_VALUE if c.test is None else format_interval(*effect),
-            NO_VALUE if c.test is None else f"{c.test.smallest_effect:.2f}",
-            _auroc_text(c), _estimate_text(c.estimate(MATCHED.name)),
-        ])  # fmt: skip
-    header = [
-        "model", "benchmark", "verdict", "questions", findings.control, "p", "blind p", "d′",
-        "d′ that would be found", "AUROC", "matched AUROC",
-    ]  # fmt: skip
-    note = (
-        "p: the chance of a difference at least as large if nothing leaked, corrected for the "
-        "benchmarks. Blind p: the same for the texts alone; if it is small, nothing follows about "
-        "the model. d′: the difference in standard deviations. The effect that would be found has "
-        "80% power. AUROC: the chance that a question scores higher than one of the "
-        f"{findings.control}; matched: among texts that the texts alone do not distinguish."
-    )
-    return Table("benchmarks", "Verdicts", header, lines, pd.DataFrame(rows), note=note)
-
-
-def question_table(findings: BenchmarkFindings) -> Table:
-    """Returns one row per model and question, likeliest first; the text shows the first of them."""
-    parts, lines = [], []
-    for c in findings.comparisons:
-        if c.ranking is None:
-            continue
-        ids = c.ranking["example_id"].str.partition("/")[2].where(
-            c.ranking["example_id"].str.startswith("question/"), c.ranking["example_id"]
-        )  # fmt: skip
-        part = c.ranking.assign(example_id=ids)
-        parts.append(part.assign(model=c.model, benchmark=c.benchmark))
-        for row in part.head(SHOWN_QUESTIONS).itertuples():
-            lines.append([
-                *([c.model] if len({o.model for o in findings.comparisons}) > 1 else []),
-                *([c.benchmark] if _has_several_benchmarks(findings.comparisons) else []),
-                str(row.example_id), _excerpt(row.text), f"{row.score:.2f}",
-                format_p(row.p_value), format_p(row.adjusted),
-            ])  # fmt: skip
-    several = [
-        *(["model"] if len({c.model for c in findings.comparisons}) > 1 else []),
-        *(["benchmark"] if _has_several_benchmarks(findings.comparisons) else []),
-    ]
-    note = (
-        "Score: the mean normal score over the methods; higher means more familiar. p: the chance "
-        f"that one of the {findings.control} scores at least as high. Corrected: of the questions "
-        "with at most this value, at most this share is expected to be listed by chance (Benjamini "
-        f"and Hochberg). The first {SHOWN_QUESTIONS} are shown; questions.csv has all."
-    )
-    header = [*several, "question", "text", "score", "p", "corrected p"]
-    data = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-    return Table("questions", "The most familiar questions", header, lines, data, note=note)
-
-
-def _excerpt(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SHOWN_CHARACTERS else f"{line[: SHOWN_CHARACTERS - 1]}…"
-
-
-def method_table(findings: BenchmarkFindings) -> Table:
-    """Returns one row per model, benchmark and method: AUROC and matched AUROC."""
-    rows: list[dict[str, Any]] = []
-    lines: list[list[str]] = []
-    for c in findings.comparisons:
-        for (method, variant), estimates in (c.estimates or {}).items():
-            auroc, matched = estimates.get(AUROC.name), estimates.get(MATCHED.name)
-            names = {"model": c.model, "benchmark": c.benchmark}
-            rows.append(
-                {**names, "method": method, "variant": variant}
-                | _columns(AUROC.name, auroc)
-                | _columns(MATCHED.name, matched)
-            )
-            lines.append([
-                c.model, c.benchmark or NO_VALUE, f"{method} {variant}".strip(),
-                _estimate_text(auroc), _estimate_text(matched),
-            ])  # fmt: skip
-    note = (
-        f"The row {COMBINED} is the mean of all methods, which the verdict tests. The row {BLIND} "
-        "never sees the model."
-    )
-    header = ["model", "benchmark", "method", "AUROC", "matched AUROC"]
-    return Table("methods", "Methods", header, lines, pd.DataFrame(rows), note=note)
-
-
-def _columns(metric: str, estimate: Estimate | None) -> dict[str, float | None]:
-    if estimate is None or estimate.needs:
-        return {metric: None, f"{metric}_low": None, f"{metric}_high": None}
-    low, high = confidence_interval(estimate, CONFIDENCE)
-    return {metric: estimate.value, f"{metric}_low": float(low), f"{metric}_high": float(high)}
-
-
-def _score_chart(comparison: Comparison, named: bool) -> InlineChart:
+def _score_chart(findings: BenchmarkFindings, comparison: Comparison) -> InlineChart:
     """Returns histograms of the combined scores of both sides, with their means."""
     assert comparison.scores is not None
-    about = " ".join(filter(None, (comparison.model, comparison.benchmark))) if named else ""
+    about = " ".join(findings.about(comparison))
     sides = zip(("questions", "comparison"), comparison.scores, (MEMBER, NONMEMBER), strict=True)
     edges = np.histogram_bin_edges(np.concatenate(comparison.scores), BINS)
     with page_figure(8, 3.4) as (figure, axes):
@@ -331,9 +224,7 @@ def _score_chart(comparison: Comparison, named: bool) -> InlineChart:
         axes.set(xlabel="combined score (higher: more familiar)", ylabel="texts of the side (%)")
         figure.legend(loc="outside upper center", ncols=2)
         return InlineChart(
-            "-".join(filter(None, ("scores", comparison.model, comparison.benchmark))).replace(
-                " ", "-"
-            ),
+            _chart_name(findings, comparison),
             f"Scores of questions and comparison texts{f', {about}' if about else ''}",
             svg_element(
                 figure,
@@ -342,3 +233,10 @@ def _score_chart(comparison: Comparison, named: bool) -> InlineChart:
             ),
             "Lines: the means. If the questions leaked, their histogram lies further right.",
         )
+
+
+def _chart_name(findings: BenchmarkFindings, comparison: Comparison) -> str:
+    """Returns a name that is no path and no markup; the number keeps it distinct."""
+    number = [*findings.comparisons].index(comparison)
+    words = re.sub(r"[^a-z0-9]+", "-", f"{comparison.model} {comparison.benchmark}".lower())
+    return f"scores-{number}-{words.strip('-')}"

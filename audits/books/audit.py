@@ -42,18 +42,27 @@ from contamination.detection.evaluation import CONFIDENCE, DRAWS, MethodKey, gro
 from contamination.detection.models import open_model
 from contamination.detection.scores import open_scores
 
+WORDS, TOKENS = "words", "tokens"
+MIN_BOOKS = 5
+"""The minimum number of positives and of negatives: fewer do not show how much books differ."""
+MIN_SNIPPETS = 4
+"""The minimum number of snippets of a book."""
 MAX_BLIND_SNIPPETS = 1_000
-"""The most snippets that the blind baseline compares, equally many of each book."""
+"""The maximum number of snippets for the blind baseline, the same number from each book."""
 MIN_FOLDS = 3
+"""The number of folds of the blind baseline if there are few books."""
 
 
 def blind_auroc_and_interval(
     positives: Sequence[BookSnippets], negatives: Sequence[BookSnippets], seed: int
 ) -> tuple[float, float, float]:
-    """AUROC of a classifier that never sees the model, with the ends of its 95% interval.
+    """Returns the AUROC of a classifier that never sees the model, and its 95% interval.
 
     All snippets of a book are in one fold, so that the classifier can't recognise a book. The
-    interval is that of shuffling the labels of whole books.
+    interval comes from shuffling the labels of whole books.
+
+    Returns:
+        The AUROC, and the lower and upper end of its interval.
     """
     books = [*positives, *negatives]
     shortest = min(len(book.texts) for book in books)
@@ -76,13 +85,6 @@ def _evenly_spaced_indices(length: int, number: int) -> list[int]:
     return [(2 * i + 1) * length // (2 * number) for i in range(number)]
 
 
-WORDS, TOKENS = "words", "tokens"
-MIN_BOOKS = 5
-"""The fewest positives, and negatives: fewer don't show how much books differ."""
-MIN_SNIPPETS = 4
-"""The fewest snippets of a book."""
-
-
 @dataclass(frozen=True)
 class Books(Audit):
     """Which suspects were trained on, and what share of each (Shi et al. 2024, section 5)."""
@@ -93,24 +95,24 @@ class Books(Audit):
     positives: str | None = runtime_field(None)
     """A folder of books that the model was trained on, or one file of books."""
     negatives: str | None = runtime_field(None)
-    """The same of books that the model can't have seen."""
+    """A folder of books that the model can't have seen, or one file of books."""
     suspects: str | None = runtime_field(None)
-    """The same of the books in question."""
+    """A folder of the books in question, or one file of books."""
     unit: str = ranged_field(WORDS, one_of((WORDS, TOKENS)))
     """What `length` counts: words, or tokens of the model's tokenizer."""
     length: int = ranged_field(512, at_least(2))
-    """Units of a snippet."""
+    """The length of a snippet, in words or tokens (see `unit`)."""
     snippets: int = ranged_field(100, at_least(MIN_SNIPPETS))
     """Snippets per book, drawn at random."""
     max_page_bytes: int = runtime_field(LIMITS.max_page_bytes, at_least(1))
-    """Largest size of a file within an EPUB, unpacked; a larger one is an error."""
+    """The maximum size of a file within an EPUB, after decompression; a larger one is an error."""
     max_book_bytes: int = runtime_field(LIMITS.max_book_bytes, at_least(1))
-    """Largest size of a book: all pages of an EPUB, a text file, or a line of JSONL."""
+    """The maximum size of a book: all pages of an EPUB, a text file, or a line of JSONL."""
     null_model: str = ranged_field(RANKS, one_of(NULL_MODELS))
     """How p-values are computed: see `rates`."""
 
     def prepare(self, stage: AuditStage) -> PreparedAudit:
-        """Read the books, draw snippets and score them.
+        """Reads the books, draws snippets and scores them.
 
         Raises:
             UserError: a model, a method or a book can't be used, or there are too few books.
@@ -127,7 +129,7 @@ class Books(Audit):
         for book in books:
             _check_snippet_count(book, len(snippets[book.role_and_title].texts))
         texts = Texts.of(
-            [snippet_text for of_book in snippets.values() for snippet_text in of_book.texts]
+            [text for book_snippets in snippets.values() for text in book_snippets.texts]
         )
         scores = stage.score_texts(texts, "snippets of books")
         inputs = {"books": books_digest(books), "scores": scores.digest}
@@ -171,7 +173,7 @@ class Books(Audit):
 
 
 def _candidates_and_scores(artifact: Artifact) -> tuple[list[MethodKey], pd.DataFrame]:
-    """The candidates, and their scores: a row per ranked snippet, a column per candidate."""
+    """Returns the candidates, and their scores: one row per ranked snippet, one column each."""
     tables = dict(group_by_method(open_scores(artifact.path).tables()))
     score_columns = [rows.set_index("example_id")["score"] for rows in tables.values()]
     return [*tables], pd.concat(score_columns, axis=1, keys=range(len(tables)))
@@ -181,7 +183,7 @@ def _book_scores(book: Book, snippets: BookSnippets, score_matrix: pd.DataFrame)
     ids = score_matrix.index.intersection([text.example_id for text in snippets.texts])
     _check_snippet_count(book, len(ids))
     scores = score_matrix.loc[ids].to_numpy(np.float64).T
-    return BookScores(book.title, scores, min(snippets.independent, len(ids)))
+    return BookScores(book.title, scores, min(snippets.effective_count, len(ids)))
 
 
 def _check_validation_book_counts(books: Sequence[Book]) -> None:

@@ -23,18 +23,25 @@ from contamination.data.html_tokens import START, TEXT, iter_html_tokens
 
 @dataclass(frozen=True)
 class Limits:
-    """The audit's limits on the sizes of what is read.
+    """Limits on the sizes of the files that the audit reads, in bytes.
 
     Attributes:
-        max_page_bytes: of a file within an EPUB, unpacked.
-        max_book_bytes: of all pages of an EPUB together, a text file, or a line of JSONL.
+        max_page_bytes: the maximum size of a file within an EPUB, after decompression.
+        max_book_bytes: the maximum size of all pages of an EPUB together, of a text file, or of a
+            line of JSONL.
     """
 
     max_page_bytes: int = 1 << 24
     max_book_bytes: int = 1 << 28
 
     def check_size(self, field: str, described_file: str, size: int) -> None:
-        """Raise a ValueError that names the field if `described_file` is larger than its limit."""
+        """Raises a ValueError if a size is larger than the limit `field`.
+
+        Args:
+            field: `max_page_bytes` or `max_book_bytes`.
+            described_file: a description of the file, for the error.
+            size: its size in bytes.
+        """
         limit: int = getattr(self, field)
         if size > limit:
             raise ValueError(
@@ -44,7 +51,7 @@ class Limits:
 
 
 LIMITS = Limits()
-"""The defaults."""
+"""The default limits."""
 
 CONTAINER = "META-INF/container.xml"
 HIDDEN = {"script", "style", "head", "title", "svg", "math"}
@@ -56,7 +63,7 @@ BLOCKS = {
 """Elements that begin and end a line of text."""
 SPACE = re.compile(r"\s+")
 DECLARED = re.compile(rb"<\?xml[^>]*?encoding\s*=\s*[\"']([\w.-]+)")
-"""The encoding that a page's XML declaration names."""
+"""Matches the XML declaration of a page, with the name of its encoding."""
 FIRST_LINE_BYTES = 1024
 ENCODINGS = re.compile(
     r"ascii|utf-8(-sig)?|utf-16(-[lb]e)?|iso8859-\d+|cp125\d|koi8-[ru]|gb2312|gbk|gb18030|big5"
@@ -68,17 +75,17 @@ COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """The compression methods of EPUB (EPUB 3.3, section 4.2.2). With others zipfile unpacks a whole
 block of the archive at once, however large it becomes."""
 MAX_PAGES = 10_000
-"""The most pages that a spine may name."""
-ENTITY = "an XML entity is declared in it, and none is needed there"
+"""The maximum number of pages in a spine."""
+ENTITY = "an XML entity is declared in it, which an EPUB does not need"
 READ_ERRORS = (
     *(zipfile.BadZipFile, zlib.error, EOFError, KeyError),
     *(ExpatError, ElementTree.ParseError, RuntimeError),
 )
-"""What reading a broken EPUB raises; a RuntimeError if it is encrypted."""
+"""The errors that reading a broken or encrypted (RuntimeError) EPUB raises."""
 
 
 def iter_epub_books(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
-    """Yield the book's title and its text, with the pages in the order of the spine.
+    """Yields the book's title and its text, with the pages in the order of the spine.
 
     Raises:
         ValueError: the file can't be read as an EPUB, or is larger than the limits.
@@ -101,7 +108,7 @@ def iter_epub_books(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, 
 def _iter_page_texts(
     archive: zipfile.ZipFile, page_paths: Iterable[str], limits: Limits
 ) -> Iterator[str]:
-    """The text of each page; a page that the spine names several times is read once."""
+    """Yields the text of each page; a page that the spine names several times is read once."""
     total_bytes = 0
     sizes_and_texts: dict[str, tuple[int, str]] = {}
     for page_path in page_paths:
@@ -119,19 +126,21 @@ def _iter_page_texts(
 
 
 def _unpack_file(archive: zipfile.ZipFile, member_name: str, limits: Limits) -> bytes:
-    """The content of a file in the archive; no more than the limit is unpacked."""
+    """Returns the content of a file in the archive; no more than the limit is unpacked."""
     member = archive.getinfo(member_name)
     if member.compress_type not in COMPRESSIONS:
-        raise ValueError(f"{member_name} is packed neither by deflate nor stored, as EPUB requires")
+        raise ValueError(
+            f"{member_name} is neither stored nor compressed by deflate, as EPUB requires"
+        )
     limits.check_size("max_page_bytes", member_name, member.file_size)
     with archive.open(member) as stream:
-        content = stream.read(limits.max_page_bytes + 1)  # without a number it unpacks gigabytes
+        content = stream.read(limits.max_page_bytes + 1)  # without a limit, it may unpack gigabytes
     limits.check_size("max_page_bytes", member_name, len(content))
     return content
 
 
 def _parse_xml(document: bytes) -> ElementTree.Element:
-    """Parse an XML document without entity declarations: entities can expand to any length."""
+    """Parses XML; refuses entity declarations, since entities can expand to any length."""
     parser = ParserCreate()
     parser.EntityDeclHandler = _refuse_entity
     parser.Parse(document, True)
@@ -150,13 +159,15 @@ def _package_path(container: ElementTree.Element) -> str:
 
 
 def _iter_spine_paths(root: ElementTree.Element, package_path: PurePosixPath) -> Iterator[str]:
-    """The paths of the spine's pages, without those beside the main text (linear="no")."""
+    """Yields the paths of the spine's pages, without those outside the main text (linear="no")."""
     hrefs = {
         item.attrib["id"]: item.attrib["href"] for item in root.iterfind("{*}manifest/{*}item")
     }
     entries = root.findall("{*}spine/{*}itemref")
     if len(entries) > MAX_PAGES:
-        raise ValueError(f"its spine names {len(entries):,} pages, and {MAX_PAGES:,} are read")
+        raise ValueError(
+            f"its spine names {len(entries):,} pages, more than the maximum of {MAX_PAGES:,}"
+        )
     for entry in entries:
         if entry.get("linear") != "no":
             page = package_path.parent / unquote(hrefs[entry.attrib["idref"]])
@@ -169,10 +180,10 @@ def _book_title(root: ElementTree.Element) -> str:
 
 
 def _decode_page(page: bytes) -> str:
-    """The page decoded by its byte order mark, else by its declaration, else as UTF-8.
+    """Decodes a page by its byte order mark, else by its declaration, else as UTF-8.
 
     Raises:
-        ValueError: the encoding is not one of web pages, or the page is not in it.
+        ValueError: the encoding is not in ENCODINGS, or the page is not valid in it.
     """
     if page.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return page.decode("utf-16")
@@ -188,10 +199,10 @@ def _decode_page(page: bytes) -> str:
 
 
 def _page_text(page: str) -> str:
-    """The text of a page, one line per paragraph.
+    """Returns the text of a page, one line per paragraph.
 
     Raises:
-        ValueError: the page is cut off.
+        ValueError: the page is truncated.
     """
     parts: list[str] = []
     hidden_depth = 0

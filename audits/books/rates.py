@@ -5,12 +5,12 @@ where t and f are the shares above it among snippets that were trained on, and a
 π = (observed − f) / (t − f) (Rogan and Gladen 1978), clipped to [0, 1]; t and f are those of
 validation books that the threshold was not chosen on.
 
-Books differ, though: the suspect's own t and f are unknown. The interval therefore takes them as
-those of one more book of the validation books' kind, not as the means.
-On the scale of the angle arcsin √rate (Anscombe 1948), where the sampling error is the same for all
-rates, books are assumed to be normally distributed, so that one more lies at the mean ± Student's t
-with n − 1 degrees of freedom. A book whose untrained snippets score high is assumed to score high
-when trained on, too: both are drawn at one quantile, which makes the interval widest.
+Books differ, however, and the suspect's own t and f are unknown. The interval therefore treats them
+as those of one more book like the validation books, not as the means over these books. On the scale
+of the angle arcsin √rate (Anscombe 1948), where the sampling error is the same for all rates, books
+are assumed to be normally distributed. A new book then lies at the mean ± Student's t with n − 1
+degrees of freedom. A book whose untrained snippets score high is assumed to score high when trained
+on, too: t and f are drawn at the same quantile, which makes the interval widest.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ from contamination.core.statistics.bootstrap import Scores
 from contamination.detection.evaluation import CONFIDENCE
 
 DRAWS = 2_000
+"""The number of draws for the interval of a corrected rate."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Of some books, the shares of their snippets above the threshold.
+    """The contamination rates of several books: the shares of their snippets above the threshold.
 
     Attributes:
-        values: the share of each book, shape (n,), n ≥ 2.
-        snippets: as how many independent snippets those of each book count, shape (n,).
+        values: the rate of each book, shape (n,), n ≥ 2.
+        snippets: the effective number of independent snippets of each book, shape (n,).
     """
 
     values: Scores
@@ -45,7 +46,7 @@ class Rates:
 
     @property
     def angles(self) -> Scores:
-        """Arcsin √rate (Anscombe 1948), shape (n,)."""
+        """The variance-stabilised rates, arcsin √rate (Anscombe 1948), shape (n,)."""
         angles: Scores = np.arcsin(
             np.sqrt((self.values * self.snippets + 0.375) / (self.snippets + 0.75))
         )
@@ -62,7 +63,7 @@ class Rates:
         return max(float(self.angles.var(ddof=1)), self.sampling_variance)
 
     def predictive_quantiles(self, levels: Scores) -> Scores:
-        """Quantiles of the predictive distribution of one more book's true rate."""
+        """Returns the quantiles of the predictive distribution of a new book's true rate."""
         from scipy.stats import t
 
         n, between_books = len(self.values), self.angle_variance - self.sampling_variance
@@ -82,7 +83,7 @@ class CorrectedRate:
 
 
 def is_significantly_higher(positives: Rates, negatives: Rates) -> bool:
-    """Whether t is significantly above f; otherwise no share can be estimated."""
+    """Returns whether t is significantly above f; otherwise no share can be estimated."""
     from scipy.stats import t
 
     squared_errors = (
@@ -98,15 +99,17 @@ def is_significantly_higher(positives: Rates, negatives: Rates) -> bool:
 def correct_rate(
     observed_rate: float, effective_snippets: int, positives: Rates, negatives: Rates, seed: int
 ) -> CorrectedRate:
-    """Rogan and Gladen's estimate of a suspect's share, with an interval.
+    """Returns Rogan and Gladen's estimate of a suspect's share, with a 95% interval.
+
+    The suspect's true rate is drawn from Jeffreys' posterior. Resampling its snippets would leave
+    no uncertainty if none or all of them are above the threshold.
 
     Args:
-        observed_rate: the share of its snippets above the threshold.
-        effective_snippets: as how many independent snippets they count.
+        observed_rate: the share of the suspect's snippets above the threshold.
+        effective_snippets: the effective number of its independent snippets.
         positives: rates of books that were trained on.
-        negatives: rates of books that were not.
-        seed: draws the suspect's true rate from Jeffreys' posterior: resampling its snippets would
-            leave no uncertainty where none or all of them are above the threshold.
+        negatives: rates of books that were not trained on.
+        seed: the seed of the draws.
     """
     quantiles = (np.arange(DRAWS) + 0.5) / DRAWS
     t, f = positives.predictive_quantiles(quantiles), negatives.predictive_quantiles(quantiles)
@@ -124,7 +127,7 @@ def correct_rate(
 
 
 def rogan_gladen(observed_rate: float, t: float, f: float) -> float:
-    """(observed − f) / (t − f), clipped to [0, 1], for t > f."""
+    """Returns (observed − f) / (t − f), clipped to [0, 1]; t must be above f."""
     return float(np.clip((observed_rate - f) / (t - f), 0, 1))
 
 
@@ -135,21 +138,23 @@ NULL_MODELS = (RANKS, NORMAL)
 def rank_p_values(
     suspect_rates: Scores, effective_snippets: Scores, negatives: Rates, folds: NDArray[np.intp]
 ) -> Scores:
-    """(1 + the number of negatives with at least the suspect's rate) / (1 + n), shape (S,).
+    """Returns the rank of each suspect among the negatives as a p-value, shape (S,).
 
-    Each negative is compared by a threshold that was chosen without it, which is that of its fold
-    (cross-conformal, Vovk 2015). It assumes only that a suspect that was not trained on is like the
-    negatives. The lowest p-value is 1 / (1 + n).
+    This is (1 + the number of negatives with at least the suspect's rate) / (1 + n). Each negative
+    is compared by a threshold that was chosen without it, the threshold of its fold
+    (cross-conformal, Vovk 2015). The only assumption is that a suspect that was not trained on is
+    like the negatives. The lowest p-value is 1 / (1 + n).
 
     The rate of a book with few snippets varies more, so such a book is not like a negative with
-    many. It is like that negative with as few of its snippets, drawn at random: any one draw of
-    them gives a valid p-value. The count is the median over all draws. (With the mean, a p-value of
-    0.05 at 20 negatives requires that together they reach the suspect's rate in one draw of 20:
-    short suspects were hardly ever found. `perf.corrections` compares both.)
+    many snippets. It is like that negative with equally few snippets, drawn at random: any single
+    draw gives a valid p-value. The count is the median over all draws. (With the mean, a p-value of
+    0.05 from 20 negatives would require that all of them together reach the suspect's rate in one
+    draw of 20, so that short suspects would hardly ever be significant. `perf.corrections` compares
+    both.)
 
     Args:
         suspect_rates: rates by suspect and fold (S × K).
-        effective_snippets: as how many independent snippets each suspect's count (S).
+        effective_snippets: the effective number of independent snippets of each suspect (S).
         negatives: the negatives' rates by the threshold of their own fold (n).
         folds: the negatives' folds (n).
     """
@@ -163,7 +168,7 @@ def rank_p_values(
 
 
 def _median_event_count(probabilities: Scores) -> int:
-    """The median number of independent events that happen, given the probability of each."""
+    """Returns the median number of independent events that happen, from their probabilities."""
     distribution = np.ones(1)  # the probability of 0, 1, 2, … events
     for probability in probabilities.tolist():
         distribution = np.convolve(distribution, [1 - probability, probability])
@@ -171,10 +176,10 @@ def _median_event_count(probabilities: Scores) -> int:
 
 
 def _reach_probabilities(rates: Scores, effective_snippets: float, negatives: Rates) -> Scores:
-    """The probability that each negative reaches the rate with so many of its snippets, shape (n,).
+    """Returns the probability that each negative reaches the rate, shape (n,).
 
-    A negative with fewer snippets uses all of them. A required number of snippets between two
-    integers interpolates between their probabilities.
+    Only `effective_snippets` of its snippets are drawn, or all if it has fewer. If the required
+    number of snippets is not an integer, the probabilities of its neighbours are interpolated.
     """
     from scipy.stats import hypergeom
 
@@ -192,15 +197,15 @@ def _reach_probabilities(rates: Scores, effective_snippets: float, negatives: Ra
 
 
 def normal_p_values(suspect_rates: Scores, effective_snippets: Scores, negatives: Rates) -> Scores:
-    """The probability that one more untrained book has at least this rate, shape (S,).
+    """Returns the probability that a new untrained book has at least each rate, shape (S,).
 
-    On the scale of angles (see `rates`) a new book lies at the negatives' mean ± Student's t with
-    n − 1 degrees of freedom: their variance times 1 / n for the mean, and for the book itself its
-    variance between books and its own sampling error.
+    On the scale of angles (see the module) a new book lies at the negatives' mean ± Student's t
+    with n − 1 degrees of freedom. The variance is the sum of the variance of the mean, the variance
+    between books, and the sampling variance of the book's own rate.
 
     Args:
         suspect_rates: each suspect's mean rate (S).
-        effective_snippets: as how many independent snippets its snippets count (S).
+        effective_snippets: the effective number of independent snippets of each suspect (S).
         negatives: the negatives' rates.
     """
     from scipy.stats import t
@@ -214,7 +219,7 @@ def normal_p_values(suspect_rates: Scores, effective_snippets: Scores, negatives
 
 
 def q_values(p_values: Scores) -> Scores:
-    """Benjamini and Hochberg's (1995) correction over the suspects."""
+    """Returns the p-values with Benjamini and Hochberg's (1995) correction over the suspects."""
     from scipy.stats import false_discovery_control
 
     corrected: Scores = false_discovery_control(p_values, method="bh")

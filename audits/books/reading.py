@@ -1,4 +1,4 @@
-"""Reads the books of each role, removes text that several share, and checks that they differ."""
+"""Reads the books of each role, removes text that several share, and refuses duplicates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from contamination.audits.books.epub import LIMITS, Limits, iter_epub_books
 from contamination.audits.books.shared_text import (
-    GRAM,
+    GRAM_WORDS,
     POSITIONS,
     BoilerplateRun,
     Keys,
@@ -29,7 +29,7 @@ from contamination.data.examples import lines_digest
 
 
 def iter_jsonl_books(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
-    """The title and text of each line, or without titles one book: the file's name and all texts.
+    """Yields the title and text of each line; without titles, all texts as one book.
 
     Raises:
         ValueError: the file is empty, a line is not an object with a `text`, a title is not a
@@ -46,7 +46,7 @@ def iter_jsonl_books(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str,
     if all(have_title):
         yield from ((row["title"], row["text"]) for row in rows)
     elif any(have_title):
-        raise ValueError("some lines have a `title`, others none: give all lines one, or none")
+        raise ValueError("only some lines have a `title`: give one to all lines, or to none")
     else:
         yield path.stem, "\n".join(row["text"] for row in rows)
 
@@ -65,14 +65,14 @@ def _parse_row(line_number: int, line: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"line {line_number} is not JSON ({error})") from error
     if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-        raise ValueError(f"line {line_number} is no object with a string as its `text`")
+        raise ValueError(f"line {line_number} is not an object with a string as its `text`")
     if not isinstance(row.get("title", ""), str):
         raise ValueError(f"line {line_number} has {row['title']!r} as its `title`: give a string")
     return row
 
 
 def iter_text_books(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
-    """The file's name and its text in UTF-8.
+    """Yields the file's name without its suffix, and its text, which is read as UTF-8.
 
     Raises:
         ValueError: the file is not UTF-8, or larger than the limit.
@@ -87,25 +87,25 @@ READERS: Mapping[str, Reader] = {
     ".epub": iter_epub_books,
     ".jsonl": iter_jsonl_books,
 }
-"""Suffix → a function that yields the title and text of each book in a file."""
+"""By file suffix, the function that yields the title and text of each book in a file."""
 
 ROLES = {"positives": True, "negatives": False, "suspects": None}
-"""Role → whether its books are members."""
-SAME_BOOK = 0.2
-"""Two files are one book if this share of the shorter one's n-grams is in the other too."""
+"""By role, the label of its books: whether they are members, or None if that is in question."""
+SAME_BOOK_FRACTION = 0.2
+"""Two files are the same book if the other has this fraction of the shorter one's n-grams."""
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Book:
-    """A book.
+    """A book of one role.
 
     Attributes:
         role: positives, negatives or suspects.
-        title: the book's, unique over all roles.
-        text: without the boilerplate.
+        title: its title, unique over all roles.
+        text: its text, without the boilerplate.
         file: the path of its file.
-        boilerplate: runs of words removed from the text, because other books have them too.
+        boilerplate: the runs of words that were removed because other books have them too.
     """
 
     role: str
@@ -116,18 +116,18 @@ class Book:
 
     @property
     def role_and_title(self) -> str:
-        """Role and title, which are unique."""
+        """Role and title, such as `suspects/Emma`: a unique name."""
         return f"{self.role}/{self.title}"
 
 
 def read_books(path_by_role: Mapping[str, str], limits: Limits = LIMITS) -> list[Book]:
-    """Read the books of each role, ordered by role and title.
+    """Reads the books of each role, ordered by role and title.
 
     Text that several of them share at their beginnings or ends is removed.
 
     Args:
-        path_by_role: role → a folder or a file.
-        limits: of the sizes of files.
+        path_by_role: a folder or a file for each role.
+        limits: the maximum sizes of files.
 
     Raises:
         ConfigError: a folder does not exist, or has no book.
@@ -150,22 +150,22 @@ def read_books(path_by_role: Mapping[str, str], limits: Limits = LIMITS) -> list
 
 
 def describe_boilerplate(books: Iterable[Book]) -> list[str]:
-    """A phrase about the removed beginnings, and one about the removed ends, if there are any."""
+    """Returns a phrase about the removed beginnings and one about the removed ends, if any."""
     phrases = []
     for position in POSITIONS:
         runs = [(b, run) for b in books for run in b.boilerplate if run.position == position]
         if runs:
             book, longest = max(runs, key=lambda pair: pair[1].words)
             phrases.append(
-                f"{longest.words:,} words or fewer at the {position} of {len(runs)} books, since "
-                f"others have them too; such as those of {book.title!r}, which begin "
+                f"up to {longest.words:,} words at the {position} of {len(runs)} books, because "
+                f"other books have them too; for example those of {book.title!r}, which begin with "
                 f"{longest.first_words!r}"
             )
     return phrases
 
 
 def books_digest(books: Iterable[Book]) -> str:
-    """A hash of roles, titles and texts."""
+    """Returns a hash of the books' roles, titles and texts, independent of their order."""
     rows = sorted(
         (book.role, book.title, hashlib.sha256(book.text.encode()).hexdigest()) for book in books
     )
@@ -188,8 +188,8 @@ def _read_books_of_role(role: str, path: str, limits: Limits) -> list[Book]:
         )
     unread = [e.name for e in entries if e not in files and not e.name.startswith(".")]
     if unread:
-        log.warning("audit.%s: %d in %s are not %s files and left out, such as %s",
-                    role, len(unread), path, ", ".join(READERS), unread[0])  # fmt: skip
+        log.warning("audit.%s: %d files in %s, such as %s, are left out: they are not %s files.",
+                    role, len(unread), path, unread[0], ", ".join(READERS))  # fmt: skip
     return sorted(books, key=lambda book: book.title)
 
 
@@ -209,9 +209,9 @@ def _iter_books_of_file(role: str, file: Path, limits: Limits) -> Iterator[Book]
 
 
 def _check_titles_differ(books: Sequence[Book]) -> None:
-    firsts: dict[str, Book] = {}
+    first_by_title: dict[str, Book] = {}
     for book in books:
-        first_of_title = firsts.setdefault(book.title.casefold(), book)
+        first_of_title = first_by_title.setdefault(book.title.casefold(), book)
         if first_of_title is not book:
             raise DataError(
                 f"audit.{book.role}: two books are called {book.title!r}, in {first_of_title.file} "
@@ -220,20 +220,19 @@ def _check_titles_differ(books: Sequence[Book]) -> None:
 
 
 def _check_texts_differ(books: Sequence[Book]) -> None:
-    """Raise a DataError if two files are the same book, by the n-grams that they share."""
+    """Raises a DataError if two files are the same book, by the n-grams that they share."""
     keys_by_book = [gram_keys(book.text) for book in books]
     fractions = {
         (i, j): shared_fraction(keys_by_book[i], keys_by_book[j])
         for i, j in _index_pairs_with_common_keys(keys_by_book)
     }
     (i, j), fraction = max(fractions.items(), key=lambda item: item[1], default=((0, 0), 0.0))
-    if fraction >= SAME_BOOK:
+    if fraction >= SAME_BOOK_FRACTION:
         raise DataError(
             f"audit.{books[j].role}: {books[j].title!r} and {books[i].title!r} (of "
             f"audit.{books[i].role}) are the same book: {fraction:.0%} of the shorter one's "
-            f"runs of {GRAM} words are in the other. Remove one; or, if they share text that "
-            "belongs to neither, such as a licence in two books or one that is nearly all of a "
-            "book, remove that from the files."
+            f"runs of {GRAM_WORDS} words are in the other. Remove one of them. If they share text "
+            "that belongs to neither, such as a licence, remove that text from both files."
         )
 
 

@@ -21,24 +21,25 @@ from contamination.core.report.tables import NO_VALUE, Table, format_interval
 from contamination.detection.baselines.blind import blind_auroc_warning
 
 ALPHA = 0.05
+"""The false discovery rate."""
 ROUNDING = 1 + 1e-9
-"""Tolerance of comparisons with ALPHA: 13 · (1 / 260) is 0.05 except for its last bit."""
+"""The tolerance of comparisons with ALPHA: 13 · (1 / 260) differs from 0.05 in its last bit."""
 MAX_TITLES = 5
-"""The most titles in a sentence."""
+"""The maximum number of titles in a sentence."""
 
 
 @dataclass(frozen=True)
 class AuditedBooks:
-    """The books of an audit and what was measured of them before the result.
+    """The books of an audit and the measurements that the report shows besides the result.
 
     Attributes:
         model: the model's name.
         plan: how the snippets were drawn.
-        null_model: of the p-values.
-        scores: role → its books' scores.
-        snippets: the snippets by the book's name.
-        blind: AUROC of the texts alone, with its interval.
-        boilerplate: sentences about text that several books share, which was set aside.
+        null_model: how p-values were computed.
+        scores: the scores of the books, by role.
+        snippets: the snippets, by the book's role and title.
+        blind: the AUROC of the texts alone, with the ends of its interval.
+        boilerplate: phrases about the removed text that several books share.
     """
 
     model: str
@@ -51,7 +52,7 @@ class AuditedBooks:
 
 
 def build_report(result: BooksResult, audited_books: AuditedBooks) -> AuditResult:
-    """The result in sentences, tables and charts."""
+    """Returns the result in sentences, tables and charts."""
     content = ReportContent(
         title=f"Which books was {audited_books.model} trained on?",
         conclusions=[*_conclusions(result, audited_books)],
@@ -92,9 +93,9 @@ def _conclusions(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
         yield _no_suspect_sentence(result, books.null_model)
     yield _decision_rule_sentence(result)
     if len(significant) < suspects:
-        which = "the others" if significant else "they"
+        others = "the others" if significant else "they"
         yield (
-            f"This does not show that {which} were not trained on: a share up to the upper end of "
+            f"This does not show that {others} were not trained on: a share up to the upper end of "
             "the interval may have been."
         )
     if result.separated:
@@ -105,7 +106,7 @@ def _conclusions(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
 
 
 def _no_suspect_sentence(result: BooksResult, null_model: str) -> str:
-    """That no suspect was found, after whether the negatives allow any to be found."""
+    """Returns a sentence that no suspect was found, and whether the negatives allow any to be."""
     negatives, suspects = len(result.negatives.values), len(result.suspects)
     needed_together = result.suspects_needed_together(ALPHA * ROUNDING)
     at_rate = f"at a false discovery rate of {ALPHA:.0%}"
@@ -115,15 +116,17 @@ def _no_suspect_sentence(result: BooksResult, null_model: str) -> str:
             f"than books that were not trained on (false discovery rate {ALPHA:.0%})."
         )
     if needed_together is None:
-        which = f"**With {negatives} negatives no suspect can be found**"
+        finding = f"**With {negatives} negatives no suspect can be found**"
     else:
-        which = (
+        finding = (
             f"**With {negatives} negatives no suspect can be found alone**, but only "
             f"{needed_together} or more of the {suspects} together,"
         )
     none = f"**None of {suspects} suspects** is found, which therefore says nothing."
     if null_model == NORMAL:
-        return f"{which} {at_rate}: more negatives are needed, or some that are more alike. {none}"
+        return (
+            f"{finding} {at_rate}: more negatives are needed, or some that are more alike. {none}"
+        )
     for_one_suspect = round(1 / ALPHA) - 1
     for_one_of_all = round(suspects / ALPHA) - 1
     remedy = f"at least {for_one_of_all} negatives are needed to find one suspect of {suspects}"
@@ -133,7 +136,7 @@ def _no_suspect_sentence(result: BooksResult, null_model: str) -> str:
             f"of {suspects}"
         )
     return (
-        f"{which} {at_rate}, whatever its rate: {remedy} (audit.null_model={NORMAL} needs fewer, "
+        f"{finding} {at_rate}, whatever its rate: {remedy} (audit.null_model={NORMAL} needs fewer, "
         f"but assumes that books are normally distributed). {none}"
     )
 
@@ -175,14 +178,14 @@ def _warnings(result: BooksResult, books: AuditedBooks) -> Iterator[str]:
     if overlapping := [name for name, snippets in books.snippets.items() if snippets.has_overlaps]:
         yield (
             f"{len(overlapping)} books, such as {overlapping[0].partition('/')[2]!r}, are too "
-            f"short for {books.plan.number} snippets without overlap: theirs overlap, and "
+            f"short for {books.plan.number} snippets without overlap: their snippets overlap, and "
             "count as fewer in all intervals."
         )
 
 
 LIMITATIONS = (
-    "That a book is not found says nothing: it may have been trained on too rarely, or in an "
-    "edition that differs.",
+    "If a book is not found, this is no evidence that it was not trained on: it may have been "
+    "trained on too rarely, or in another edition.",
     "A share that was trained on may come from quotations, reviews or another book with the "
     "same text: the audit does not know where the model read it.",
     "The correction assumes that the suspects are like the validation books. Where they differ in "
@@ -315,7 +318,7 @@ def _format_percent(share: float) -> str:
 
 BINS = 40
 MAX_SUSPECTS = 40
-"""The most suspects in the chart of shares: those with the highest rates."""
+"""The maximum number of suspects in the chart of shares: those with the highest rates."""
 
 
 def _charts(
@@ -326,7 +329,7 @@ def _charts(
 
 
 def _share_chart(result: BooksResult) -> charts.InlineChart:
-    """Each suspect's corrected share with its interval, beside its contamination rate."""
+    """Draws each suspect's corrected share with its interval, and its contamination rate."""
     suspects = result.suspects[:MAX_SUSPECTS]
     heights = np.arange(len(suspects))[::-1]
     with charts.page_figure(8, 1.2 + 0.24 * len(suspects)) as (figure, axes):
@@ -354,7 +357,7 @@ def _share_chart(result: BooksResult) -> charts.InlineChart:
 def _score_chart(
     result: BooksResult, scores: Mapping[str, Sequence[BookScores]]
 ) -> charts.InlineChart:
-    """Histograms of the validation snippets' scores, with the threshold."""
+    """Draws histograms of the validation snippets' scores, with the threshold."""
     candidate, threshold = result.rule.candidate, result.rule.threshold
     snippet_scores = {
         role: np.concatenate([book.scores[candidate] for book in scores[role]])
@@ -368,9 +371,7 @@ def _score_chart(
             axes.hist(values, edges.tolist(), weights=weights, color=colour, alpha=0.55, label=role)
         axes.axvline(threshold, color=charts.INK, ls="--", label="threshold")
         candidate_title = _format_candidate(result.chosen_accuracy.candidate)
-        axes.set(
-            xlabel=f"score of a snippet by {candidate_title}", ylabel="snippets of the side (%)"
-        )
+        axes.set(xlabel=f"score of a snippet by {candidate_title}", ylabel="snippets (%)")
         return _finish_chart(
             figure,
             "scores",
@@ -382,7 +383,7 @@ def _score_chart(
 
 
 def _rate_chart(result: BooksResult) -> charts.InlineChart:
-    """Histograms of the books' contamination rates (Shi et al. 2024, figures 3 and 4)."""
+    """Draws histograms of the books' contamination rates (Shi et al. 2024, figures 3 and 4)."""
     groups = {
         "negatives": (result.negatives.values, charts.NONMEMBER),
         "positives": (result.positives.values, charts.MEMBER),
@@ -414,7 +415,7 @@ def _rate_chart(result: BooksResult) -> charts.InlineChart:
 def _finish_chart(
     figure: Any, name: str, *, title: str, alternative: str, caption: str
 ) -> charts.InlineChart:
-    """The figure with a legend above it; `alternative` describes it to those who can't see it."""
+    """Returns the figure with a legend above it; `alternative` is its text for screen readers."""
     figure.legend(loc="outside upper center", ncols=3)
     return charts.InlineChart(name, title, charts.svg_element(figure, alternative), caption)
 

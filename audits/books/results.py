@@ -34,14 +34,14 @@ class BookScores:
     """The scores of a book's snippets.
 
     Attributes:
-        title: the book's.
-        scores: candidates × snippets.
-        independent: as how many independent snippets they count, fewer if they overlap.
+        title: the book's title.
+        scores: the scores, candidates × snippets.
+        effective_snippets: the effective number of independent snippets, lower if they overlap.
     """
 
     title: str
     scores: Scores
-    independent: int
+    effective_snippets: int
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,13 @@ class Suspect:
     """The result for one suspect.
 
     Attributes:
-        title: the book's.
+        title: the book's title.
         snippets: the number of its scored snippets.
         rate: its contamination rate, the share of its snippets above the threshold.
-        corrected: the share of it that was trained on; None where that can't be told.
-        p: the probability that a book that was not trained on has such a rate.
-        q: the same with Benjamini and Hochberg's correction over the suspects.
+        corrected: the estimated share of the book that was trained on; None if it can't be
+            estimated.
+        p: the p-value: the probability that a book that was not trained on has such a rate.
+        q: the p-value with Benjamini and Hochberg's correction over the suspects.
     """
 
     title: str
@@ -72,12 +73,12 @@ class BooksResult:
     Attributes:
         candidates: methods and variants, in the order of the scores' rows.
         rule: the chosen candidate and threshold.
-        accuracies: of each candidate.
-        positives: rates of the positives by rules that were chosen without them.
-        negatives: those of the negatives.
+        accuracies: the accuracy of each candidate.
+        positives: the rates of the positives, by rules that were chosen without them.
+        negatives: the rates of the negatives, by rules that were chosen without them.
         separated: whether the positives' rates are significantly above the negatives'.
-        suspects: the highest contamination rate first.
-        lowest_p: each suspect's p if all its snippets were above the threshold.
+        suspects: the suspects, those with the highest contamination rate first.
+        lowest_p: the p-value of each suspect if all its snippets were above the threshold.
     """
 
     candidates: Sequence[MethodKey]
@@ -90,10 +91,14 @@ class BooksResult:
     lowest_p: Scores
 
     def suspects_needed_together(self, alpha: float) -> int | None:
-        """How many suspects must have their lowest p for one of them to be found.
+        """Returns how many suspects must have their lowest p for one to be significant.
 
-        1: each can be found whatever the p of the others. None: none can be found, even if all have
-        their lowest p.
+        Args:
+            alpha: the false discovery rate.
+
+        Returns:
+            1 if each can be significant whatever the p-values of the others; None if none can be,
+            even if all suspects have their lowest p.
         """
         ascending = np.sort(self.lowest_p)
         ranks = np.arange(1, len(ascending) + 1)
@@ -114,15 +119,15 @@ def audit_books(
     null_model: str = RANKS,
     seed: int = 0,
 ) -> BooksResult:
-    """Choose a rule on the validation books, and estimate each suspect's share with it.
+    """Chooses a rule on the validation books, and estimates each suspect's share with it.
 
     Args:
         candidates: methods and variants, in the order of the scores' rows.
         positives: books that were trained on, 2 or more.
-        negatives: books that were not, 2 or more.
-        suspects: 1 or more.
-        null_model: of the p-values, one of `rates.NULL_MODELS`.
-        seed: draws the folds and the intervals.
+        negatives: books that were not trained on, 2 or more.
+        suspects: the books in question, 1 or more.
+        null_model: how p-values are computed, one of `rates.NULL_MODELS`.
+        seed: the seed of the folds and the intervals.
     """
     positive_scores, negative_scores = (
         [book.scores for book in books] for books in (positives, negatives)
@@ -133,7 +138,7 @@ def audit_books(
     positive_rates = _make_rates(held_out.positives, positives)
     negative_rates = _make_rates(held_out.negatives, negatives)
     rates = np.array([held_out.rate_by_each_rule(book.scores) for book in suspects])
-    snippets = np.array([book.independent for book in suspects], float)
+    snippets = np.array([book.effective_snippets for book in suspects], float)
     p_values, lowest_p = (
         _p_values(suspect_rates, snippets, held_out, negative_rates, null_model)
         for suspect_rates in (rates, np.ones_like(rates))
@@ -145,7 +150,7 @@ def audit_books(
         if separated:
             seed_of_interval = derive_seed(seed, "interval", book.title)
             share = correct_rate(
-                observed, book.independent, positive_rates, negative_rates, seed_of_interval
+                observed, book.effective_snippets, positive_rates, negative_rates, seed_of_interval
             )
         rate = rule.contamination_rate(book.scores)
         results.append(Suspect(book.title, book.scores.shape[1], rate, share, float(p), float(q)))
@@ -163,7 +168,7 @@ def audit_books(
 
 
 def _make_rates(values: Scores, books: Sequence[BookScores]) -> Rates:
-    return Rates(values, np.array([book.independent for book in books], float))
+    return Rates(values, np.array([book.effective_snippets for book in books], float))
 
 
 def _p_values(

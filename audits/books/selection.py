@@ -1,10 +1,10 @@
 """The choice of a method, its variant and a threshold on validation books, with cross-validation.
 
 The books are divided into folds, each with positives and negatives. For each fold, the choice is
-made on the books of the others: for each candidate (a method and variant) the threshold with the
-highest balanced accuracy, and among candidates the one with the highest accuracy in a
-cross-validation over those folds alone. So no book takes part in the choice that it is evaluated
-with. The rule for the suspects is chosen in the same way on all validation books.
+made on the books of the other folds. For each candidate (a method and variant) it is the threshold
+with the highest balanced accuracy; among the candidates, it is the one with the highest accuracy in
+a cross-validation over those folds alone. So no book is evaluated with a rule that it was used to
+choose. The rule for the suspects is chosen in the same way on all validation books.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from contamination.detection.evaluation import CONFIDENCE, DRAWS, MethodKey
 from contamination.detection.thresholds import choose_threshold
 
 FOLDS = 5
+"""The number of folds, if there are enough books."""
 Folds = NDArray[np.intp]
 
 
@@ -32,21 +33,21 @@ class LabelledBooks:
 
     Attributes:
         books: each book's scores, candidates × snippets.
-        fold: of each book.
+        fold: the fold of each book.
     """
 
     books: Sequence[Scores]
     fold: Folds
 
     def scores_outside_folds(self, candidate: int, left_out_folds: Iterable[int]) -> Scores:
-        """A candidate's scores of all snippets of the books that are in none of these folds."""
+        """Returns a candidate's scores of all snippets of the books in the other folds."""
         included = ~np.isin(self.fold, [*left_out_folds])
         return np.concatenate(
             [book[candidate] for book, use in zip(self.books, included, strict=True) if use]
         )
 
     def rates_in_fold(self, candidate: int, threshold: float, fold: int) -> Scores:
-        """Of each book of a fold, the share of its snippets above the threshold."""
+        """Returns the share of snippets above the threshold, for each book of a fold."""
         indices = np.flatnonzero(self.fold == fold).tolist()
         return np.array([(self.books[i][candidate] >= threshold).mean() for i in indices])
 
@@ -56,15 +57,19 @@ class SnippetRule:
     """A snippet counts as trained on if a candidate's score of it reaches the threshold.
 
     Attributes:
-        candidate: its index.
-        threshold: of its scores.
+        candidate: the index of the candidate.
+        threshold: the lowest score of a snippet that counts as trained on.
     """
 
     candidate: int
     threshold: float
 
     def contamination_rate(self, scores: Scores) -> float:
-        """The share of a book's snippets above the threshold, from candidates × snippets scores."""
+        """Returns the share of a book's snippets above the threshold.
+
+        Args:
+            scores: the book's scores, candidates × snippets.
+        """
         return float((scores[self.candidate] >= self.threshold).mean())
 
 
@@ -73,15 +78,16 @@ class CandidateAccuracy:
     """How well a candidate separates the validation books.
 
     Attributes:
-        candidate: method and variant.
-        threshold: chosen on all validation books.
-        auroc: over all pairs of snippets.
+        candidate: the method and variant.
+        threshold: the threshold chosen on all validation books.
+        auroc: the AUROC over all pairs of snippets.
         low: the lower end of its interval, which resamples books. The intervals of all candidates
-            jointly have 95% coverage, so that the chosen one's has it too.
-        high: the upper end.
-        accuracy: balanced, on books held out from the threshold's choice; a mean over books.
-        tpr: the same of the true positive rate.
-        fpr: the same of the false positive rate.
+            jointly have 95% coverage, so the interval of the chosen one has it too.
+        high: the upper end of its interval.
+        accuracy: the balanced accuracy on books held out from the choice of the threshold, a mean
+            over books.
+        tpr: the true positive rate on held-out books, a mean over books.
+        fpr: the false positive rate on held-out books, a mean over books.
     """
 
     candidate: MethodKey
@@ -99,9 +105,9 @@ class ValidationScores:
 
     Args:
         candidates: methods and variants.
-        positives: of each book, candidates × snippets scores.
-        negatives: the same.
-        seed: draws the folds.
+        positives: the scores of each positive, candidates × snippets.
+        negatives: the scores of each negative, candidates × snippets.
+        seed: the seed of the folds.
     """
 
     def __init__(
@@ -124,7 +130,7 @@ class ValidationScores:
         return np.asarray(order % self.folds, np.intp)
 
     def best_threshold(self, candidate: int, left_out_folds: Iterable[int] = ()) -> float:
-        """A candidate's most accurate threshold on the books that are in none of these folds."""
+        """Returns a candidate's most accurate threshold on the books of the other folds."""
         left_out = frozenset(left_out_folds)
         if (candidate, left_out) not in self._thresholds:
             positives = self.positives.scores_outside_folds(candidate, left_out)
@@ -135,7 +141,7 @@ class ValidationScores:
         return self._thresholds[candidate, left_out]
 
     def choose_rule(self, left_out_folds: Iterable[int] = ()) -> SnippetRule:
-        """The most accurate candidate in a cross-validation without these folds, as a rule."""
+        """Returns the most accurate candidate's rule in a cross-validation without these folds."""
         accuracies = [
             self.held_out_accuracy_tpr_fpr(c, left_out_folds)[0]
             for c in range(len(self.candidates))
@@ -146,9 +152,11 @@ class ValidationScores:
     def held_out_accuracy_tpr_fpr(
         self, candidate: int, left_out_folds: Iterable[int] = ()
     ) -> tuple[float, float, float]:
-        """A candidate's balanced accuracy, TPR and FPR in a cross-validation, means over books.
+        """Returns a candidate's cross-validated balanced accuracy, TPR and FPR, means over books.
 
-        No book of the folds in `left_out_folds` is used.
+        Args:
+            candidate: the index of the candidate.
+            left_out_folds: folds whose books are not used at all.
         """
         left_out = [*left_out_folds]
         folds = [fold for fold in range(self.folds) if fold not in left_out]
@@ -164,7 +172,7 @@ class ValidationScores:
         return (tpr + 1 - fpr) / 2, tpr, fpr
 
     def candidate_accuracies(self) -> list[CandidateAccuracy]:
-        """The accuracy of each candidate, in order."""
+        """Returns the accuracy of each candidate, in order."""
         aurocs = [self._auroc_estimate(candidate) for candidate in range(len(self.candidates))]
         intervals = zip(*joint_intervals(aurocs, CONFIDENCE), strict=True)
         return [
@@ -182,7 +190,7 @@ class ValidationScores:
         ]
 
     def _auroc_estimate(self, candidate: int) -> Estimate:
-        """The AUROC over all pairs of snippets; its draws resample books."""
+        """Returns the AUROC over all pairs of snippets; its draws resample books."""
         positives, negatives = self.positives.books, self.negatives.books
         book_aurocs = np.array(
             [[auroc_value(p[candidate], n[candidate]) for n in negatives] for p in positives]
@@ -207,10 +215,10 @@ class HeldOutRates:
     """The rates of the validation books by rules that were chosen without them.
 
     Attributes:
-        rules: the rule chosen without each fold (K).
+        rules: the rule that was chosen without each of the K folds.
         positives: the positives' rates by the rule of their fold.
-        negatives: the same of the negatives.
-        fold: of each negative.
+        negatives: the negatives' rates by the rule of their fold.
+        fold: the fold of each negative.
     """
 
     rules: Sequence[SnippetRule]
@@ -219,12 +227,12 @@ class HeldOutRates:
     fold: Folds
 
     def rate_by_each_rule(self, scores: Scores) -> Scores:
-        """The rate of another book by each fold's rule, shape (K,)."""
+        """Returns the rate of another book by each fold's rule, shape (K,)."""
         return np.array([rule.contamination_rate(scores) for rule in self.rules])
 
 
 def compute_held_out_rates(validation: ValidationScores) -> HeldOutRates:
-    """Choose a rule without each fold, and apply it to the fold's books."""
+    """Chooses a rule without each fold, and applies it to the books of that fold."""
     rules = [validation.choose_rule([fold]) for fold in range(validation.folds)]
     positives, negatives = (
         np.array(

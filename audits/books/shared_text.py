@@ -1,10 +1,10 @@
-"""Text that books share: n-gram keys that tell whether two files are one book, and boilerplate.
+"""Finds text that books share: duplicates of one book, by n-gram keys, and boilerplate.
 
 Boilerplate, such as a licence, is text at the beginning or the end of several books that belongs to
-none of them. It is found from the books alone: runs of words that MIN_BOOKS books or more share and
-that reach from the first word (or to the last). Text that only two books share may be the work
-itself. A run is kept if it is longer than any licence, or if it is nearly all of one of the books
-that have it: then two files may be the same book.
+none of them. It is recognised from the books alone: a run of words that begins with the first word
+(or ends with the last) and that MIN_BOOKS books or more share. Text that only two books share may
+be the work itself. A run is not removed if it is longer than any licence, or if it is nearly all of
+one of the books that have it, because two files may then be the same book.
 """
 
 from __future__ import annotations
@@ -18,42 +18,44 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-GRAM = 13
-"""The length of n-grams in words; so long a run is not shared by chance (Brown et al. 2020,
-appendix C)."""
-ONE_IN = 4
-"""In long texts one in so many n-grams is compared."""
+GRAM_WORDS = 13
+"""The length of n-grams in words. Two books do not share so long a run by chance (Brown et al.
+2020, appendix C)."""
+SAMPLING_INTERVAL = 4
+"""Of the n-grams of a long text, about one in this many is compared."""
 FIRST_CJK = "\u2e80"
 """The first character of the Unicode blocks of scripts that are written without spaces."""
 HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""The base of the polynomial hash of an n-gram."""
 Keys = NDArray[np.uint64]
 
 
 def _separate_character(character: str) -> str:
-    """The character, between spaces where it is a word of its own; a space for punctuation."""
+    """Returns the character, between spaces if it is a word of its own; a space for punctuation."""
     if not character.isalnum():
         return " "
     return character if character < FIRST_CJK else f" {character} "
 
 
 def gram_keys(text: str) -> Keys:
-    """Sorted unique hashes of the text's n-grams of GRAM words; of a long text, one in ONE_IN.
+    """Returns the sorted unique hashes of the text's n-grams of GRAM_WORDS words.
 
-    Case and punctuation don't count. A text with fewer words has a single key. A Chinese or
-    Japanese character is a word, because these scripts are written without spaces.
+    Of a long text, only a sample is returned, about one in SAMPLING_INTERVAL. Case and punctuation
+    are ignored. A text with fewer words has a single key. A Chinese or Japanese character is a
+    word, because these scripts are written without spaces.
     """
     words = "".join(map(_separate_character, text.casefold())).split()
     keys: Keys = np.unique(gram_hashes(words))
-    return _sample_keys(keys) if len(words) > 40 * GRAM else keys
+    return _sample_keys(keys) if len(words) > 40 * GRAM_WORDS else keys
 
 
 def gram_hashes(words: Sequence[str]) -> Keys:
-    """The hash of each n-gram of GRAM words, in order; one of all words if there are fewer."""
-    number_of = {
+    """Returns the hash of each n-gram, in order; one of all words if there are too few."""
+    number_by_word = {
         word: int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big") for word in {*words}
     }
-    word_numbers = np.array([number_of[word] for word in words], np.uint64)
-    length = min(GRAM, len(word_numbers))
+    word_numbers = np.array([number_by_word[word] for word in words], np.uint64)
+    length = min(GRAM_WORDS, len(word_numbers))
     hashes = np.zeros(len(word_numbers) - length + 1 if length else 0, np.uint64)
     for offset in range(length):  # a polynomial modulo 2**64
         hashes = hashes * HASH_FACTOR + word_numbers[offset : offset + len(hashes)]
@@ -61,9 +63,10 @@ def gram_hashes(words: Sequence[str]) -> Keys:
 
 
 def shared_fraction(keys: Keys, other_keys: Keys) -> float:
-    """The fraction of the shorter text's keys that the other text has too.
+    """Returns the fraction of the shorter text's keys that the other text has too.
 
-    Of a long text only a sample is known, and then the same sample of the other text is compared.
+    For a long text only a sample of the keys is known. The same sample of the other text is then
+    compared.
     """
     samples = _sample_keys(keys), _sample_keys(other_keys)
     complete = len(keys) > len(samples[0]) and len(other_keys) > len(samples[1])
@@ -73,28 +76,28 @@ def shared_fraction(keys: Keys, other_keys: Keys) -> float:
 
 
 def _sample_keys(keys: Keys) -> Keys:
-    """The keys that are compared of a long text; which ones depends on the keys alone."""
-    sample: Keys = keys[(keys >> np.uint64(32)) % np.uint64(ONE_IN) == 0]
+    """Returns the keys of a long text that are compared; the choice depends on the keys alone."""
+    sample: Keys = keys[(keys >> np.uint64(32)) % np.uint64(SAMPLING_INTERVAL) == 0]
     return sample
 
 
 WORD = re.compile(rf"[^\W_{FIRST_CJK}-\U0010ffff]+|[^\W_]")
 """A word as `gram_keys` counts them."""
 MAX_WORDS = 5_000
-"""The longest boilerplate. Project Gutenberg's licence has 2,900 words, Creative Commons' legal
-code 3,400."""
+"""The maximum length of boilerplate. Project Gutenberg's licence has 2,900 words, the legal code of
+Creative Commons 3,400."""
 MAX_CHARACTERS = 16 * MAX_WORDS
-"""The characters that are searched for the last MAX_WORDS words of a text."""
+"""The number of characters in which the last MAX_WORDS words of a text are searched."""
 GAP_WORDS = 50
-"""The longest gap within a run, such as the book's title within a licence."""
+"""The maximum gap within a run, such as the book's title within a licence."""
 MIN_BOOKS = 3
-"""The fewest books that share a run."""
+"""The minimum number of books that share a run."""
 MIN_OWN_WORDS = 0.1
-"""The share of a book's words that must not be boilerplate. A book with a smaller share is itself
-the text that the others share."""
+"""The minimum share of a book's words that are not boilerplate. A book with a smaller share is
+itself the text that the others share."""
 POSITIONS = BEGINNING, END = "beginning", "end"
 FIRST_WORDS = 8
-"""The number of words that describe a run."""
+"""The number of words of a run that a description of it quotes."""
 Span = tuple[int, int]
 
 
@@ -104,9 +107,9 @@ class BoilerplateRun:
 
     Attributes:
         position: BEGINNING or END.
-        words: their number.
-        first_words: the first of them.
-        books: how many books share some of them, this one included.
+        words: the number of words.
+        first_words: the first few of them.
+        books: the number of books that share some of them, including this one.
     """
 
     position: str
@@ -118,16 +121,16 @@ class BoilerplateRun:
 def strip_boilerplate(
     texts: Sequence[str],
 ) -> list[tuple[str, tuple[BoilerplateRun, ...]]]:
-    """Each text without the boilerplate at its beginning and end, and the removed runs."""
+    """Returns each text without the boilerplate at its beginning and end, and the removed runs."""
     edges = {
         BEGINNING: SharedEdges(texts, [_first_word_spans(text) for text in texts]),
         END: SharedEdges(texts, [_last_word_spans(text) for text in texts], backwards=True),
     }
-    while works := [
+    while mostly_shared := [
         i for i, text in enumerate(texts) if _is_mostly_shared(i, text, edges.values())
     ]:
         for shared_edges in edges.values():
-            shared_edges.exempt_texts(works)
+            shared_edges.exempt_texts(mostly_shared)
     return [_strip_text(index, text, edges) for index, text in enumerate(texts)]
 
 
@@ -136,7 +139,7 @@ class SharedEdges:
 
     Args:
         texts: all texts.
-        spans: of each text, the spans of the words at its beginning or end.
+        spans: the spans of the words at the beginning, or at the end, of each text.
         backwards: whether these are the ends.
     """
 
@@ -155,24 +158,24 @@ class SharedEdges:
         )
 
     def word_book_counts(self, text_index: int) -> NDArray[np.intp]:
-        """For each word of a text, how many texts have an n-gram that contains it; at least 1."""
+        """Returns for each word of a text how many texts have an n-gram with it; at least 1."""
         words, hashes = len(self.spans[text_index]), self._hashes_by_text[text_index]
         counts = self._book_counts[np.searchsorted(self._hashes, hashes)]
         word_counts = np.ones(words, np.intp)
-        for offset in range(min(GRAM, words) if len(hashes) else 0):
+        for offset in range(min(GRAM_WORDS, words) if len(hashes) else 0):
             covered = word_counts[offset : offset + len(hashes)]
             np.maximum(covered, counts, out=covered)
         return word_counts
 
     def shared_word_count(self, text_index: int) -> int:
-        """The number of words of a text's run of shared words; 0 if it has none."""
+        """Returns the length in words of a text's run of shared words; 0 if it has none."""
         counts = self.word_book_counts(text_index)
         return _shared_run_length(counts[::-1] if self._backwards else counts)
 
     def exempt_texts(self, text_indices: Sequence[int]) -> None:
-        """Count nothing of these texts as boilerplate, in any text."""
-        works = np.concatenate([self._hashes_by_text[index] for index in text_indices])
-        self._book_counts[np.isin(self._hashes, works)] = 1
+        """Stops counting the words of these texts as boilerplate, in any text."""
+        exempt_hashes = np.concatenate([self._hashes_by_text[index] for index in text_indices])
+        self._book_counts[np.isin(self._hashes, exempt_hashes)] = 1
 
 
 def _is_mostly_shared(index: int, text: str, edges: Iterable[SharedEdges]) -> bool:
@@ -218,7 +221,7 @@ def _make_boilerplate_run(
 
 
 def _shared_run_length(book_counts: NDArray[np.intp]) -> int:
-    """How many words from the first on are shared, gaps included; 0 if none or too many are."""
+    """Returns how many of the first words are shared, including gaps; 0 if none or too many are."""
     shared = np.flatnonzero(book_counts >= MIN_BOOKS)
     gaps = np.flatnonzero(np.diff(shared, prepend=-1) > GAP_WORDS)
     before_gap = shared[: gaps[0]] if len(gaps) else shared

@@ -16,7 +16,7 @@ from contamination.data.text import word_spans
 from contamination.data.texts import Text
 
 Spans = Sequence[tuple[int, int]]
-"""The start and end of each word or token of a book, in characters."""
+"""The start and end of each word or token of a text, in characters."""
 
 
 @dataclass(frozen=True)
@@ -25,27 +25,25 @@ class BookSnippets:
 
     Attributes:
         texts: the snippets, in the book's order.
-        independent: as how many independent snippets they count, fewer if they overlap.
-        units: the number of words or tokens of the whole book.
+        effective_count: the effective number of independent snippets, lower if they overlap.
     """
 
     texts: Sequence[Text]
-    independent: int
-    units: int
+    effective_count: int
 
     @property
     def has_overlaps(self) -> bool:
-        """Whether snippets share words, because the book is too short for that many."""
-        return self.independent < len(self.texts)
+        """Whether snippets share words, because the book is too short."""
+        return self.effective_count < len(self.texts)
 
 
 def list_word_spans(text: str) -> Spans:
-    """The spans of the words (see `data.text.word_spans`)."""
+    """Returns the spans of the words (see `data.text.word_spans`)."""
     return [*word_spans(text)]
 
 
 def make_token_splitter(tokenizer: Callable[..., Mapping[str, Spans]]) -> Callable[[str], Spans]:
-    """A function that returns the spans of a text's tokens, without special tokens."""
+    """Returns a function that returns the spans of a text's tokens, without special tokens."""
 
     def split_tokens(text: str) -> Spans:
         encoding = tokenizer(
@@ -61,11 +59,11 @@ class SnippetPlan:
     """How snippets are drawn.
 
     Attributes:
-        number: of a book, at most.
-        length: of a snippet, in units.
-        unit: the plural of its name, for errors.
-        split: returns the spans of a text's units.
-        seed: of the draws.
+        number: the maximum number of snippets per book.
+        length: the length of a snippet, in units.
+        unit: the name of the unit, `words` or `tokens`.
+        split: returns the spans of the units of a text.
+        seed: the seed of the draws.
     """
 
     number: int
@@ -76,10 +74,10 @@ class SnippetPlan:
 
 
 def draw_snippets(book: Book, plan: SnippetPlan) -> BookSnippets:
-    """Draw up to `plan.number` snippets of `plan.length` units from a book.
+    """Draws up to `plan.number` snippets of `plan.length` units from a book.
 
-    They don't overlap if the book has `number` × `length` units; all ways to place them are then
-    equally likely. In a shorter book they begin at different positions, drawn at random.
+    If the book has at least `number` × `length` units, the snippets do not overlap, and all ways to
+    place them are equally likely. In a shorter book they begin at different random positions.
 
     Raises:
         DataError: the book is shorter than a snippet.
@@ -98,16 +96,15 @@ def draw_snippets(book: Book, plan: SnippetPlan) -> BookSnippets:
         make_text(f"{book.role_and_title}#{number}", book.text[start:end], label, "")
         for number, (start, end) in enumerate(snippet_spans)
     ]
-    return BookSnippets(texts, min(len(texts), len(spans) // length), len(spans))
+    return BookSnippets(texts, min(len(texts), len(spans) // length))
 
 
 def _draw_starts(
     units: int, snippet_units: int, snippet_count: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """The index of each snippet's first unit, ascending."""
-    if (
-        units >= snippet_count * snippet_units
-    ):  # draw with each snippet shrunk to one unit, then expand them
+    """Returns the index of each snippet's first unit, ascending."""
+    if units >= snippet_count * snippet_units:
+        # draw positions with each snippet shrunk to one unit, then expand the snippets
         shrunk_units = units - snippet_count * (snippet_units - 1)
         shrunk_starts = np.sort(rng.choice(shrunk_units, snippet_count, replace=False))
         starts: NDArray[np.int64] = shrunk_starts + np.arange(snippet_count) * (snippet_units - 1)

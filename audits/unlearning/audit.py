@@ -1,8 +1,7 @@
-"""The audit of unlearning: what is left of the texts, compared with controls and a clean twin.
+"""The audit of unlearning: what a model still knows of the texts that it should have forgotten.
 
 The ratio screen, completions and questions are those of Shi et al. (2024, section 7). The testbed
-adds a twin that it trained itself on the same corpus without the texts: what a model would be that
-had never seen them.
+adds controls and a clean twin: a model that was trained on the same corpus without the texts.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from contamination.audits.unlearning.inputs import (
     AuditedModels,
     check_same_tokens,
     choose_chunk_indices,
-    chunks_and_table,
+    divide_into_chunks,
     open_audited_models,
     read_texts_of_field,
 )
@@ -51,7 +50,14 @@ from contamination.audits.unlearning.unlearning_metrics import (
     metric_table,
     token_quantities,
 )
-from contamination.core.config import PART, POSITIVE, Range, at_least, ranged_field, runtime_field
+from contamination.core.config import (
+    POSITIVE,
+    PROPER_FRACTION,
+    Range,
+    at_least,
+    ranged_field,
+    runtime_field,
+)
 from contamination.core.errors import DataError, near_names, require
 from contamination.core.table_files import write_parquet
 from contamination.data.examples import examples_digest, lines_digest
@@ -59,7 +65,7 @@ from contamination.data.texts import Texts
 
 CHUNKS, COMPLETIONS = "chunks.parquet", "continuations.parquet"
 SuspiciousUnits = Mapping[str, set[str]]
-"""By unlearned model, the units that its screen finds suspicious."""
+"""The units that the screen finds suspicious, by unlearned model."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +74,10 @@ class UnlearningInputs:
 
     Attributes:
         audit: the audit's fields.
-        stage: the stage.
-        models: the models.
+        stage: the configuration of the stage.
+        models: the audited models.
         texts: the chunks.
-        chunks: a row each: chunk, text_id, benchmark, member.
+        chunks: one row per chunk: chunk, text_id, benchmark, member.
         similarities: measures of completions besides ROUGE-L, by name.
         validation: the texts whose loss is measured; None: the non-members.
         questions: those of a file; None: the corpus's own, or none.
@@ -90,7 +96,7 @@ class UnlearningInputs:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The digests of all that is read, by name."""
+        """The digests of everything that is read, by name."""
         labels = (f"{row.chunk} {row.text_id} {row.member}" for row in self.chunks.itertuples())
         digests = {"texts": examples_digest(self.texts), "labels": lines_digest(sorted(labels))}
         digests |= {name: similarity.digest for name, similarity in self.similarities.items()}
@@ -106,7 +112,7 @@ class UnlearningInputs:
         return digests
 
     def conduct(self, folder: Path) -> AuditResult:
-        """Measure everything, write the files and report."""
+        """Measures everything, writes the files and returns the report."""
         scores = [
             *score_quantities(self.stage, self.models, self.texts, self.chunks, self.stage.seed)
         ]
@@ -114,10 +120,8 @@ class UnlearningInputs:
         if score.units.table.empty:
             raise DataError(self._no_ranked_chunk_message())
         screens = self._screen_by_model(score)
-        suspicious, completion_quantities = (
-            _suspicious_units_by_model(score, screens),
-            [*self._compare_completions(folder)],
-        )
+        suspicious = _suspicious_units_by_model(score, screens)
+        completion_quantities = [*self._compare_completions(folder)]
         answer_quantities, suspicious_questions = self._ask_questions(suspicious)
         token_metrics = token_quantities(self.stage, self.models, self.texts, self.chunks)
         self._write_chunk_table(folder, scores, screens)
@@ -161,16 +165,16 @@ class UnlearningInputs:
 
     def _screen_by_model(self, score: Quantity) -> dict[str, ScreenResult]:
         before, clean = score.values[self.models.original.name], self.models.clean
-        twin, width = None if clean is None else score.values[clean.name], self.audit.ratio
+        clean_scores = None if clean is None else score.values[clean.name]
         return {
             model.name: apply_ratio_screen(
-                score.units, before, score.values[model.name], twin, width
+                score.units, before, score.values[model.name], clean_scores, self.audit.ratio
             )
             for model in self.models.unlearned
         }
 
     def _compare_completions(self, folder: Path) -> Iterator[Quantity]:
-        """The similarity of completions by each measure; writes all completions into a file."""
+        """Yields the similarity of completions by each measure; writes all completions."""
         if not self.audit.completions:
             return
         plan = self.audit.completion_plan
@@ -260,7 +264,7 @@ class UnlearningInputs:
         return None if table.empty else table
 
     def _utility_table(self) -> pd.DataFrame | None:
-        """The loss on validation texts, or else on the non-members; None if there are neither."""
+        """Returns the loss on validation texts, else on the non-members; None without either."""
         nonmembers = (~self.chunks["member"].fillna(True)).to_numpy(bool)
         texts = self.validation
         if texts is None:
@@ -279,7 +283,7 @@ class UnlearningInputs:
     def _write_chunk_table(
         self, folder: Path, scores: Sequence[Quantity], screens: Mapping[str, ScreenResult]
     ) -> None:
-        """Write a row per chunk: its label, its score by each method and model, and the screens."""
+        """Writes one row per chunk: its label, its score by each method and model, the screens."""
         table = self.chunks
         for score in scores:
             columns = {f"{score.name} of {model}": values for model, values in score.values.items()}
@@ -315,11 +319,11 @@ class Unlearning(Audit):
     original: Any = runtime_field(None)
     """The model before unlearning: a path, or a mapping of `ScoredModelConfig`'s fields."""
     unlearned: Any = runtime_field(None)
-    """The model after it; several as a list, or as a mapping of names to models."""
+    """The model after unlearning; several as a list, or as a mapping of names to models."""
     clean: Any = runtime_field(None)
-    """A twin of the original that was never trained on the texts."""
+    """A twin of the original that was never trained on the texts; null: none."""
     texts: Any = runtime_field(None)
-    """A corpus folder, or rows of `text` and perhaps `label`, `id`, `benchmark`."""
+    """A corpus folder, or rows of `text` and optionally `label`, `id` and `benchmark`."""
     validation: str | None = runtime_field(None)
     """Text that no model was trained on, whose loss is measured; null: the non-members."""
     chunk_words: int = ranged_field(512, at_least(1))
@@ -329,7 +333,7 @@ class Unlearning(Audit):
     completions: int = ranged_field(20, at_least(0))
     completed_chunks: int = ranged_field(200, at_least(1))
     prompt_words: int = ranged_field(200, at_least(1))
-    prompt_share: float = ranged_field(0.5, PART)
+    prompt_share: float = ranged_field(0.5, PROPER_FRACTION)
     completion_tokens: int = ranged_field(512, at_least(1))
     temperature: float = ranged_field(1.0, POSITIVE)
     questions: str | None = runtime_field(CORPUS)
@@ -338,12 +342,13 @@ class Unlearning(Audit):
     """Files of questions about other things, by name, with wrong answers (`perturbed_answer`):
     those of the model's utility; null: the corpus's own of non-members."""
     embedding: str | None = runtime_field(None)
-    """A sentence encoder."""
+    """A sentence encoder, for the similarity of completions: a folder or a hub id; null: none."""
     judge: dict[str, Any] | None = runtime_field(None)
-    """A chat model behind a server: `url` and other fields of `ScoredModelConfig`."""
+    """A chat model behind a server that rates completions: `url` and other fields of
+    `ScoredModelConfig`; null: none."""
 
     def prepare(self, stage: AuditStage) -> PreparedAudit:
-        """Read and check the models and the texts.
+        """Reads and checks the models and the texts.
 
         Raises:
             UserError: a model or a text can't be used.
@@ -351,10 +356,10 @@ class Unlearning(Audit):
         remedy = "this audit's models are audit.original, audit.unlearned and audit.clean."
         require(stage.model.given is None, "model", stage.model.given, remedy)
         require(self.screen in stage.method, "audit.screen", self.screen,
-                f"it is none of `method`. {near_names(self.screen, stage.method)}")  # fmt: skip
+                f"it is not in `method`. {near_names(self.screen, stage.method)}")  # fmt: skip
         models = open_audited_models(self.original, self.unlearned, self.clean, stage.runs)
         examples = read_texts_of_field("audit.texts", str(self.texts))
-        texts, chunks = chunks_and_table(examples, self.chunk_words)
+        texts, chunks = divide_into_chunks(examples, self.chunk_words)
         check_same_tokens(models, texts)
         similarities: dict[str, Any] = {}
         if self.embedding is not None:

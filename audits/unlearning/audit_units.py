@@ -1,8 +1,8 @@
 """Means and AUROC with bootstrap draws over texts: all chunks of a text are drawn together.
 
-Every model is estimated on the same units and the same draws, so that each difference between
-models is paired. If every benchmark has MIN_TEXTS members and as many non-members, an estimate is
-the mean over benchmarks; otherwise all texts are pooled.
+All models are estimated on the same units and the same draws, so that differences between models
+are paired. If every benchmark has at least MIN_TEXTS members and MIN_TEXTS non-members, an estimate
+is the mean over benchmarks; otherwise all texts are pooled.
 
 Shapes: D draws, U units (chunks, or questions).
 """
@@ -21,24 +21,25 @@ from contamination.core.statistics.samples import LabelledUnits, Mask, UnitSampl
 from contamination.detection.evaluation import DRAWS
 
 MIN_TEXTS = 8
-"""The fewest members, and non-members, of a benchmark: draws from fewer texts vary too little."""
+"""The minimum number of members, and of non-members, of a benchmark: draws from fewer texts vary
+too little."""
 UNITS = ("text_id", "benchmark", "member")
-"""The columns of units: the text, its benchmark, and whether it is a member."""
+"""The columns that describe a unit: its text, its benchmark, and whether it is a member."""
 
 
 class AuditUnits:
     """The units that models are compared on, and their bootstrap draws.
 
     Args:
-        table: a row per unit, with the columns `UNITS`.
-        seed: of the draws.
+        table: one row per unit, with the columns `UNITS`.
+        seed: the seed of the draws.
     """
 
     def __init__(self, table: pd.DataFrame, seed: int) -> None:
         self.table = table.reset_index(drop=True)
         self._seed = seed
         self.sides = {True: self._label_mask(True), False: self._label_mask(False)}
-        """The masks of members (True) and of non-members."""
+        """The masks of the members (True) and of the non-members (False)."""
         self.benchmarks = [*self._iter_benchmarks()]
 
     @property
@@ -47,31 +48,35 @@ class AuditUnits:
         return all(mask.any() for mask in self.sides.values())
 
     def count_texts(self, *, with_controls: bool) -> int:
-        """The number of member texts, or if smaller that of non-member texts (`with_controls`)."""
+        """Returns the number of member texts, or of non-member texts if these are fewer.
+
+        Args:
+            with_controls: whether non-members count; otherwise only members do.
+        """
         sides = (True, False) if with_controls else (True,)
         return min(self._count_texts_in_mask(self.sides[side]) for side in sides)
 
     def label_mean(self, values: Scores, member: bool) -> Estimate:
-        """The mean of the members, or of the non-members."""
+        """Returns the mean of the members, or of the non-members."""
         samples = [
             benchmark.members if member else benchmark.nonmembers for benchmark in self.benchmarks
         ]
         return _mean_over_benchmarks([sample.mean(values) for sample in samples])
 
     def auroc(self, values: Scores) -> Estimate:
-        """The AUROC of members against non-members."""
+        """Returns the AUROC of members against non-members."""
         return _mean_over_benchmarks([benchmark.auroc(values) for benchmark in self.benchmarks])
 
     def mean_in_mask(
         self, values: Scores, mask: Mask, draw_name: str, *, rate: bool = False
     ) -> Estimate | None:
-        """The mean over the units of a mask, all benchmarks together; None if it has no unit.
+        """Returns the mean over the units of a mask, all benchmarks together; None without units.
 
         Args:
-            values: of all units.
-            mask: selects the units.
-            draw_name: of the draws: masks with the same name and size have the same draws.
-            rate: whether the values are 0 or 1.
+            values: the values of all units.
+            mask: the selected units.
+            draw_name: the name of the draws: masks with the same name and size have the same draws.
+            rate: whether the values are 0 or 1, so that the mean is a rate.
         """
         return self._draw_sample(mask, draw_name).mean(values, rate=rate) if mask.any() else None
 

@@ -1,4 +1,4 @@
-"""The numbers of the audit's tables: every model's members beside its non-members."""
+"""Computes the numbers of the audit's tables, for members and for non-members of each model."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ from contamination.detection.evaluation import CONFIDENCE
 
 Indices = NDArray[np.int64]
 SWAPS = 999
+"""The number of random permutations for a p-value."""
 MAX_SIGNS = 2**20
-"""The most numbers in memory at once while swapping."""
+"""The maximum number of signs in memory at once."""
 
 
 def ks_distance(scores: Scores, other_scores: Scores) -> float:
-    """Kolmogorov and Smirnov's statistic, the largest difference of the two distributions (0–1)."""
+    """Returns the Kolmogorov–Smirnov statistic of two samples of equal size, from 0 to 1.
+
+    This is the largest difference between their empirical distribution functions.
+    """
     return float(
         _max_differences_by_swap(
             *_distribution_steps(scores, other_scores), np.ones((1, len(scores)))
@@ -36,19 +40,17 @@ def ks_distance(scores: Scores, other_scores: Scores) -> float:
 
 
 def swap_p_value(scores: Scores, other_scores: Scores, text_ids: Sequence[str], seed: int) -> float:
-    """The permutation p-value of the `ks_distance`, (1 + count) / (1 + swaps).
+    """Returns the permutation p-value of the `ks_distance`, (1 + count) / (1 + SWAPS).
 
     Args:
         scores: a model's scores.
         other_scores: another model's scores of the same units.
         text_ids: the text of each unit; all units of a text are swapped together.
-        seed: of the swaps.
+        seed: the seed of the swaps.
     """
     _, text_index = np.unique(np.asarray(text_ids, str), return_inverse=True)
-    rng, steps = (
-        np.random.default_rng(derive_seed(seed, "swaps")),
-        _distribution_steps(scores, other_scores),
-    )
+    rng = np.random.default_rng(derive_seed(seed, "swaps"))
+    steps = _distribution_steps(scores, other_scores)
     observed, swaps_as_far = ks_distance(scores, other_scores), 0
     batch = max(1, MAX_SIGNS // (2 * len(scores)))
     for start in range(0, SWAPS, batch):
@@ -59,7 +61,7 @@ def swap_p_value(scores: Scores, other_scores: Scores, text_ids: Sequence[str], 
 
 
 def _distribution_steps(scores: Scores, other_scores: Scores) -> tuple[Indices, Scores, Indices]:
-    """The steps of the difference of both distribution functions, in the order of all scores.
+    """Returns the steps of the difference of both distribution functions, by ascending score.
 
     Returns:
         The unit of each step, its height, and the indices of the last step at each score.
@@ -74,7 +76,7 @@ def _distribution_steps(scores: Scores, other_scores: Scores) -> tuple[Indices, 
 def _max_differences_by_swap(
     units: Indices, heights: Scores, last: Indices, signs: Scores
 ) -> Scores:
-    """The distance for each row of the units' signs (S×U): −1 swaps a unit's two scores."""
+    """Returns the distance for each row of signs (S × U); −1 swaps a unit's two scores."""
     differences = np.cumsum(signs[:, units] * heights, axis=1)
     largest: Scores = np.abs(differences[:, last]).max(axis=1)
     return largest
@@ -84,9 +86,9 @@ Rows = list[dict[str, Any]]
 
 
 def estimate_columns(column: str, estimate: Estimate | None) -> dict[str, float]:
-    """The value and the ends of its interval, as three columns; NaN without an estimate.
+    """Returns the value and the ends of its 95% interval as three columns; NaN if missing.
 
-    The mean of a single text has no interval: all draws of it are equal.
+    The mean of a single text has no interval, because all its draws are equal.
     """
     empty = dict.fromkeys((column, f"{column}_low", f"{column}_high"), np.nan)
     if estimate is None:
@@ -98,7 +100,11 @@ def estimate_columns(column: str, estimate: Estimate | None) -> dict[str, float]
 
 
 def membership_table(models: AuditedModels, scores: Sequence[Quantity], seed: int) -> pd.DataFrame:
-    """How well each model's scores separate members from non-members, and the twin's distance."""
+    """Returns how well each model's scores separate members from non-members, by method.
+
+    With a clean twin, each other model also has the distance of its members' scores from the twin's
+    (`ks_distance`), with its p-value and Holm's correction over the table.
+    """
     clean = models.clean.name if models.clean else None
     rows: Rows = []
     for score in scores:
@@ -128,7 +134,7 @@ def membership_table(models: AuditedModels, scores: Sequence[Quantity], seed: in
 
 
 def forget_ratio_table(models: AuditedModels, quantities: Iterable[Quantity]) -> pd.DataFrame:
-    """The forget ratio of each unlearned model, by quantity."""
+    """Returns the forget ratio of each unlearned model, one row per quantity."""
     return pd.DataFrame([
         row
         for quantity in quantities
@@ -184,12 +190,12 @@ def _ratio_columns(column: str, ratio: ForgetRatio) -> dict[str, Any]:
 def screen_table(
     screen_by_model: Mapping[str, ScreenResult], screened_score: Quantity, original_name: str
 ) -> pd.DataFrame:
-    """The result of the ratio screen by unlearned model.
+    """Returns the result of the ratio screen, one row per unlearned model.
 
     Args:
-        screen_by_model: by the model's name.
-        screened_score: those that the screen reads.
-        original_name: the original's name.
+        screen_by_model: the screens, by the model's name.
+        screened_score: the scores that the screen compares.
+        original_name: the name of the original model.
     """
     rows: Rows = []
     for unlearned_name, screen in screen_by_model.items():
@@ -210,12 +216,12 @@ def group_mean_table(
     quantities: Iterable[Quantity],
     suspicious_by_model: Mapping[str, set[str]],
 ) -> pd.DataFrame:
-    """Each quantity's mean by model, of members and non-members, suspicious or not.
+    """Returns each quantity's mean by model, for members and non-members, suspicious or not.
 
     Args:
-        models: the models.
+        models: the audited models.
         quantities: the quantities.
-        suspicious_by_model: by unlearned model, the units that its screen finds.
+        suspicious_by_model: the units that the screen finds, by unlearned model.
     """
     rows: Rows = []
     for quantity in quantities:
@@ -234,7 +240,7 @@ def group_mean_table(
 
 
 def _group_masks(units: AuditUnits, suspicious: Mask | None) -> Iterator[tuple[str, Mask]]:
-    """The groups by name: members and non-members, then each divided by the screen."""
+    """Yields the groups with their names: members and non-members, then each by the screen."""
     mask_by_label = {"members": units.sides[True], "non-members": units.sides[False]}
     if not units.has_both_labels:
         mask_by_label = {"texts": np.ones(len(units.table), bool)}
@@ -246,10 +252,10 @@ def _group_masks(units: AuditUnits, suspicious: Mask | None) -> Iterator[tuple[s
 
 
 def utility_table(models: AuditedModels, losses: Quantity) -> pd.DataFrame:
-    """Each model's loss, and its change from the original's on the same texts."""
-    everything = np.ones(len(losses.units.table), bool)
+    """Returns each model's loss, and its change from the original's on the same texts."""
+    all_units = np.ones(len(losses.units.table), bool)
     loss_by_model = {
-        model.name: losses.units.mean_in_mask(losses.values[model.name], everything, "all")
+        model.name: losses.units.mean_in_mask(losses.values[model.name], all_units, "all")
         for model in models
     }
     original = loss_by_model[models.original.name]

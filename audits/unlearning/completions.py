@@ -1,8 +1,8 @@
-"""Continuations that models write of each chunk's first words, and losses on other text.
+"""Continuations that models generate after each chunk's first words, and losses on other text.
 
-Shi et al. (2024, section 7.1) draw 20 continuations of a 200-word prompt, and compare them with the
-true one by a sentence embedding and by a judge. Here ROUGE-L is added, and a control: the same
-continuations compared with the true continuation of another chunk.
+Shi et al. (2024, section 7.1) sample 20 continuations of a 200-word prompt, and compare them with
+the true one by a sentence embedding and by a judge. ROUGE-L is added here, and a control: the same
+continuations, compared with the true continuation of another chunk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from contamination.detection.resources import Resources
 from contamination.injection.corpus import open_corpus
 
 Similarity = Callable[[Sequence[tuple[str, str]]], Scores]
-"""Pairs of written and true text → their similarity, higher is more similar; NaN if unknown."""
+"""Returns the similarity of each pair of generated and true text; NaN if it is unknown."""
 ROUGE, OTHER, EMBEDDING, JUDGE = "rouge_l", "rouge_l_other", "similarity", "judged_alike"
 TITLES = {
     ROUGE: "ROUGE-L",
@@ -45,11 +45,12 @@ class CompletionPlan:
     """How continuations of chunks are sampled.
 
     Attributes:
-        number: continuations per chunk.
-        words: the most words of a prompt.
-        share: the largest share of a chunk's words that are its prompt.
-        tokens: the most tokens of a continuation, which has no more than the true one.
-        temperature: of sampling.
+        number: the number of continuations per chunk.
+        words: the maximum number of words of a prompt.
+        share: the maximum share of a chunk's words in its prompt.
+        tokens: the maximum number of tokens of a continuation, which is no longer than the true
+            one.
+        temperature: the sampling temperature.
     """
 
     number: int
@@ -60,7 +61,7 @@ class CompletionPlan:
 
     @property
     def sampling_pass(self) -> Pass:
-        """The pass that samples them."""
+        """The pass that samples the continuations."""
         return Pass(
             "target",
             "sampled",
@@ -72,16 +73,16 @@ class CompletionPlan:
         )
 
     def true_continuation(self, text: str) -> str:
-        """The text after the prompt; empty if the prompt is all of it."""
+        """Returns the text after the prompt; empty if there is none."""
         return split_at_share(text, self.share, self.words)[1].strip()
 
 
 def true_continuation_by_sha256(
     model: AuditedModel, texts: Sequence[Text], plan: CompletionPlan
 ) -> dict[str, str]:
-    """The true continuation of each chunk's prompt by the chunk's SHA-256.
+    """Returns the true continuation of each chunk's prompt, by the chunk's SHA-256.
 
-    It is cut to as many tokens as the model may write.
+    It is truncated to the maximum number of tokens that the model may generate.
     """
     context = model.source.context
     max_tokens = min(plan.tokens, sys.maxsize if context is None else context // 2)
@@ -102,7 +103,7 @@ def sample_continuations_by_sha256(
     settings: DetectionConfig,
     seed: int,
 ) -> dict[str, tuple[str, ...]]:
-    """Sampled continuations of each chunk by its SHA-256; the pass is stored and reused."""
+    """Returns sampled continuations of each chunk, by its SHA-256; the pass is stored."""
     resources = Resources(seed=seed)
     collector = Collector(runs, {"target": model.source}, texts, settings, resources)
     copies_by_text = collector.collect([plan.sampling_pass])[plan.sampling_pass]
@@ -118,16 +119,16 @@ def compare_continuations(
     true_continuations: Mapping[str, str],
     similarities: Mapping[str, Similarity],
 ) -> pd.DataFrame:
-    """The similarity of sampled continuations to the true ones.
+    """Returns the similarity of sampled continuations to the true ones.
 
     Args:
         texts: the chunks.
         continuations: the sampled continuations of each chunk, by its SHA-256.
-        true_continuations: the true continuation of each.
+        true_continuations: the true continuation of each chunk, by its SHA-256.
         similarities: further measures besides ROUGE-L, by name.
 
     Returns:
-        A row per continuation: chunk, number, written, and each measure.
+        One row per continuation: chunk, number, written, and each measure.
     """
     controls = _continuations_of_others([true_continuations[text.sha256] for text in texts])
     rows = [
@@ -145,12 +146,12 @@ def compare_continuations(
 
 
 def rouge_f1_scores(pairs: Sequence[tuple[str, str]]) -> Scores:
-    """ROUGE-L's F1 of each pair."""
+    """Returns the F1 of ROUGE-L of each pair."""
     return np.array([rouge_l(*pair).f1 for pair in pairs], np.float64)
 
 
 def _continuations_of_others(true_continuations: Sequence[str]) -> list[str]:
-    """For each chunk another chunk's continuation: the next longer, so that lengths are similar."""
+    """Returns for each the next longer continuation of another chunk, of a similar length."""
     order = sorted(
         range(len(true_continuations)),
         key=lambda index: (len(true_continuations[index]), true_continuations[index]),
@@ -162,11 +163,11 @@ def _continuations_of_others(true_continuations: Sequence[str]) -> list[str]:
 
 
 MAX_SEQUENCES = 500
-"""The most sequences of a packed corpus that are used: losses need no more."""
+"""The maximum number of sequences of a packed corpus whose loss is measured."""
 
 
 def read_validation_texts(path: str) -> Texts:
-    """The texts of a file, or up to MAX_SEQUENCES packed sequences of a corpus folder."""
+    """Reads the texts of a file, or up to MAX_SEQUENCES packed sequences of a corpus folder."""
     if not is_complete(Path(path).expanduser()):
         return read_texts_of_field("audit.validation", path)
     return Texts.of(_iter_sequence_texts(Path(path).expanduser()))
@@ -182,7 +183,7 @@ def _iter_sequence_texts(folder: Path) -> Iterator[Text]:
 
 
 def mean_losses(stage: AuditStage, model: AuditedModel, texts: Texts) -> Scores:
-    """The mean loss per token of each text, in nats; texts longer than the context are cut."""
+    """Returns the mean loss per token of each text, in nats; long texts are truncated."""
     settings = replace(stage.detection, long_texts="truncate")
     collector = Collector(Path(stage.runs), {"target": model.source}, texts, settings)
     stats_by_text = collector.collect([ORIGINAL])[ORIGINAL]
@@ -191,7 +192,7 @@ def mean_losses(stage: AuditStage, model: AuditedModel, texts: Texts) -> Scores:
 
 
 def unlabelled_unit_table(texts: Texts) -> pd.DataFrame:
-    """The texts as units without labels, a row each: `unit` and `UNITS`."""
+    """Returns the texts as units without labels, one row each: `unit` and `UNITS`."""
     ids = [text.example_id for text in texts]
     member = pd.array([None] * len(ids), "boolean")
     return pd.DataFrame({"unit": ids, "text_id": ids, "benchmark": "", "member": member})

@@ -1,13 +1,13 @@
 """The forget ratio, and the ratio screen for chunks that an unlearned model still knows.
 
-The forget ratio is how far unlearning went from the original model's figure to a clean twin's:
+The forget ratio is how far unlearning moved a number from the original model's to a clean twin's:
 
     forget ratio = (original − unlearned) / (original − clean)
 
-0: as the original; 1: as a model that was never trained on the texts. Its interval is Fieller's
-(1954) for a ratio of two means, with the variances and covariance of the paired bootstrap draws and
-Student's t. It covers the true ratio in 92 to 97% of simulations from 20 texts on; percentiles of
-the draws' ratios do so only where the denominator is far from 0.
+It is 0 for a model like the original, and 1 for a model like one that was never trained on the
+texts. Its interval is Fieller's (1954) for a ratio of two means, with the variances and covariance
+of the paired bootstrap draws and Student's t. It covers the true ratio in 92 to 97% of simulations
+with 20 texts or more; percentiles of the draws' ratios do so only if the denominator is far from 0.
 
 The ratio screen is that of Shi et al. (2024, section 7.1): a chunk is suspicious if its score after
 unlearning is nearly the same as before.
@@ -28,14 +28,21 @@ from contamination.core.statistics.estimates import Estimate
 from contamination.detection.evaluation import CONFIDENCE
 
 SAME = "original ≈ clean"
-"""The reason if the denominator is not distinguishable from 0."""
+"""The reason for no estimate if the denominator is not distinguishable from 0."""
 MIN_DENOMINATOR = 1e-5
-"""In standard deviations over texts: scores in float32 are no more exact."""
+"""The minimum denominator in standard deviations over texts, about the precision of float32."""
 
 
 @dataclass(frozen=True)
 class ForgetRatio:
-    """A forget ratio with its interval; all NaN if it can't be estimated, for the `reason`."""
+    """A forget ratio with its interval.
+
+    Attributes:
+        value: the estimate; NaN if it can't be estimated.
+        low: the lower end of the interval; NaN if it can't be estimated.
+        high: the upper end of the interval; NaN if it can't be estimated.
+        reason: why it can't be estimated; empty if it can.
+    """
 
     value: float
     low: float
@@ -44,19 +51,19 @@ class ForgetRatio:
 
 
 def forget_ratio(
-    figures: Sequence[Estimate], text_count: int, confidence: float = CONFIDENCE
+    estimates: Sequence[Estimate], text_count: int, confidence: float = CONFIDENCE
 ) -> ForgetRatio:
-    """The forget ratio of a figure, with Fieller's interval.
+    """Returns the forget ratio of a quantity, with Fieller's interval.
 
     Args:
-        figures: the figure (such as the members' mean score) of the original, of the unlearned
-            model and of the clean twin, on the same draws.
+        estimates: the quantity (such as the members' mean score) for the original, the unlearned
+            model and the clean twin, on the same draws.
         text_count: the number of texts that were drawn.
-        confidence: of the interval.
+        confidence: the coverage of the interval.
     """
-    from scipy.stats import t as student  # takes half a second
+    from scipy.stats import t as student  # slow to import
 
-    original, unlearned, clean = figures
+    original, unlearned, clean = estimates
     numerator, denominator = original.value - unlearned.value, original.value - clean.value
     draws = np.stack([original.draws - unlearned.draws, original.draws - clean.draws])
     if text_count < 2 or not np.isfinite(draws).all():
@@ -75,9 +82,17 @@ def forget_ratio(
 def fieller_interval(
     numerator: float, denominator: float, covariance: np.ndarray, quantile: float
 ) -> tuple[float, float] | None:
-    """All θ with (numerator − θ·denominator)² ≤ quantile² · its variance, if they are an interval.
+    """Returns the interval of all θ with (numerator − θ·denominator)² ≤ quantile² · its variance.
 
-    None: the denominator is not distinguishable from 0, so that θ is unbounded.
+    Args:
+        numerator: the estimated numerator.
+        denominator: the estimated denominator.
+        covariance: the covariance matrix of both (2 × 2).
+        quantile: the quantile of Student's t.
+
+    Returns:
+        The ends of the interval; None if the denominator is not distinguishable from 0, so that θ
+        is unbounded.
     """
     (var_numerator, cov), (_, var_denominator) = covariance * quantile**2
     a = denominator**2 - var_denominator
@@ -90,7 +105,7 @@ def fieller_interval(
 
 
 def score_ratios(before: Scores, after: Scores) -> Scores:
-    """The scores after divided by those before, mean log-probabilities; 1 where both are 0."""
+    """Returns the scores after unlearning divided by those before; 1 where both are 0."""
     both_zero = (before == 0) & (after == 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios: Scores = np.where(both_zero, 1.0, after / before)
@@ -98,25 +113,27 @@ def score_ratios(before: Scores, after: Scores) -> Scores:
 
 
 def suspicious_mask(ratios: Scores, max_ratio: float) -> NDArray[np.bool_]:
-    """Whether each ratio is in the open interval (1 / max_ratio, max_ratio)."""
+    """Returns whether each ratio is in the open interval (1 / max_ratio, max_ratio)."""
     mask: NDArray[np.bool_] = (ratios > 1 / max_ratio) & (ratios < max_ratio)
     return mask
 
 
 @dataclass(frozen=True)
 class ScreenResult:
-    """The result of the screen for one unlearned model; a rate is None without the labels it needs.
+    """The result of the screen for one unlearned model.
+
+    A rate is None if the labels or the clean twin that it needs are missing.
 
     Attributes:
-        suspicious: which chunks are.
-        share: of the suspicious chunks among all chunks.
+        suspicious: which chunks are suspicious.
+        share: the share of suspicious chunks among all chunks.
         precision: the share of members among suspicious chunks.
         recall: the share of suspicious chunks among members.
-        false_alarms: the same among non-members.
+        false_alarms: the share of suspicious chunks among non-members.
         members: the share of members among all chunks: the precision of an uninformative screen.
         recall_of_known: the share of suspicious chunks among the members that the model still knows
             (`still_known_mask`).
-        known: the number of those.
+        known: the number of members that the model still knows.
     """
 
     suspicious: NDArray[np.bool_]
@@ -129,7 +146,7 @@ class ScreenResult:
     known: int | None
 
     def iter_named_rates(self) -> Iterator[tuple[str, Estimate | None]]:
-        """Every rate with its column's name."""
+        """Yields every rate with the name of its column."""
         yield "share", self.share
         yield "precision", self.precision
         yield "members", self.members
@@ -145,13 +162,13 @@ def apply_ratio_screen(
     clean_scores: Scores | None,
     max_ratio: float,
 ) -> ScreenResult:
-    """Apply the ratio screen, and compute its rates where there are labels.
+    """Applies the ratio screen, and computes its rates if there are labels.
 
     Args:
         units: the chunks.
-        original_scores: their scores by the original.
-        unlearned_scores: by the unlearned model.
-        clean_scores: by the clean twin, or None.
+        original_scores: the scores of the chunks by the original model.
+        unlearned_scores: the scores by the unlearned model.
+        clean_scores: the scores by the clean twin, or None.
         max_ratio: a ratio between 1 / max_ratio and max_ratio is suspicious.
     """
     flagged = suspicious_mask(score_ratios(original_scores, unlearned_scores), max_ratio)
@@ -183,9 +200,10 @@ def apply_ratio_screen(
 
 
 def still_known_mask(before: Scores, after: Scores, clean: Scores) -> NDArray[np.bool_]:
-    """Chunks that the original knew, and that are nearer to the original's score than the twin's.
+    """Returns which chunks the unlearned model still knows.
 
-    The original knew those that it scores above the twin.
+    These are the chunks that the original model scores above the clean twin, and whose score after
+    unlearning is nearer to the original's than to the twin's.
     """
     mask: NDArray[np.bool_] = (before > clean) & (after > (before + clean) / 2)
     return mask

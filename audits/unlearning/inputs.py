@@ -1,4 +1,4 @@
-"""Reads and checks the models and the texts of the audit of unlearning."""
+"""Reads and checks the models and the texts of the unlearning audit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AuditedModel:
     Attributes:
         name: its name in tables.
         node: its configuration.
-        source: a handle of the model, which is not loaded yet.
+        source: the handle of the model, which is not loaded yet.
     """
 
     name: str
@@ -46,7 +46,7 @@ class AuditedModels:
 
     Attributes:
         original: the model before unlearning.
-        unlearned: the models after it.
+        unlearned: the models after unlearning.
         clean: a twin of the original that was never trained on the texts, or None.
     """
 
@@ -60,12 +60,13 @@ class AuditedModels:
 
 
 def open_audited_models(original: Any, unlearned: Any, clean: Any, runs: str) -> AuditedModels:
-    """Open the models, each given as a path or as a mapping of `ScoredModelConfig`'s fields.
+    """Opens the models, each given as a path or as a mapping of `ScoredModelConfig`'s fields.
 
     Args:
         original: the model before unlearning.
-        unlearned: the model after it; several as a list, or as a mapping of names to models.
-        clean: the twin, or None.
+        unlearned: the model after unlearning; several as a list, or as a mapping of names to
+            models.
+        clean: the clean twin, or None.
         runs: the folder of all artefacts.
 
     Raises:
@@ -84,7 +85,7 @@ def open_audited_models(original: Any, unlearned: Any, clean: Any, runs: str) ->
 
 
 def read_texts_of_field(field: str, path: str) -> Texts:
-    """Read the examples of a file or a corpus folder; errors name the audit's field.
+    """Reads the examples of a file or a corpus folder; errors name the audit's field.
 
     Raises:
         UserError: see `open_examples`.
@@ -104,10 +105,10 @@ def rename_field_in_errors(field: str) -> Iterator[None]:
 
 
 def check_same_tokens(models: AuditedModels, texts: Sequence[Text]) -> None:
-    """Check that all models divide the texts into the same tokens.
+    """Checks that all models divide the texts into the same tokens.
 
     Raises:
-        ConfigError: a model does not, so its scores can't be compared.
+        ConfigError: a model has other tokens, so that its scores can't be compared.
     """
     plain_texts = [text.text for text in texts]
     original, *compared_models = models
@@ -119,15 +120,14 @@ def check_same_tokens(models: AuditedModels, texts: Sequence[Text]) -> None:
         checked_tokenizers.add(model.source.tokenizer_digest)
         if model.source.tokenizer()(plain_texts, verbose=False)["input_ids"] != ids:
             raise ConfigError(
-                f"{model.source.field} is {model.node.given!r}: its tokenizer divides the texts in "
-                f"another way than that of audit.original ({original.node.given!r}), so their "
-                "scores are about other tokens and can't be compared. Give models with the same "
-                "tokenizer."
+                f"{model.source.field} is {model.node.given!r}: its tokenizer divides the texts "
+                f"into other tokens than that of audit.original ({original.node.given!r}), so "
+                "their scores can't be compared. Give models with the same tokenizer."
             )
 
 
 def _list_models(models: Any) -> list[tuple[str, str | None, Any]]:
-    """For each model its suffix of the field's name, its name if it has one, and the model."""
+    """Returns each model with the suffix of its field's name, and with its name or None."""
     if isinstance(models, Mapping) and not MODEL_FIELDS & models.keys():
         return [(f".{name}", str(name), model) for name, model in models.items()]
     if isinstance(models, Sequence) and not isinstance(models, str):
@@ -142,7 +142,7 @@ def _open_audited_model(field: str, model_name: str | None, model: Any, runs: st
 
 
 def parse_model_node(field: str, model: Any) -> ScoredModelConfig:
-    """The configuration of a model that is given as a path or as a mapping.
+    """Returns the configuration of a model that is given as a path or as a mapping.
 
     Raises:
         ConfigError: it is neither, or has an unknown field.
@@ -174,7 +174,7 @@ def _check_names_differ(unlearned: Sequence[AuditedModel]) -> None:
 
 
 def _check_weights_differ(models: AuditedModels) -> None:
-    """Raise a ConfigError if two models have the same weights, except an unlearned and the twin."""
+    """Raises a ConfigError if two models have equal weights, except an unlearned and the twin."""
     first_by_digest: dict[str, AuditedModel] = {}
     for model in models:
         first_with_weights = first_by_digest.setdefault(model.source.digest, model)
@@ -190,17 +190,18 @@ def _check_weights_differ(models: AuditedModels) -> None:
 
 
 SEPARATOR = "#"
-"""Between a text's id and its chunk's number."""
+"""The separator between a text's id and the number of its chunk."""
 
 
-def chunks_and_table(texts: Iterable[Text], chunk_words: int) -> tuple[Texts, pd.DataFrame]:
-    """Divide texts into chunks of so many words.
+def divide_into_chunks(texts: Iterable[Text], chunk_words: int) -> tuple[Texts, pd.DataFrame]:
+    """Divides texts into chunks of `chunk_words` words.
 
-    Only the last chunk of a text has fewer words; if it has less than half as many, it joins the
-    chunk before it.
+    The last chunk of a text may have fewer words. If it has less than half as many, it is joined to
+    the chunk before it.
 
     Returns:
-        The chunks as texts, and a row per chunk: chunk, text_id, benchmark, member (None: unknown).
+        The chunks as texts, and a table with one row per chunk: chunk, text_id, benchmark, member
+        (<NA> if unknown).
 
     Raises:
         DataError: two chunks would have the same id.
@@ -227,7 +228,7 @@ def chunks_and_table(texts: Iterable[Text], chunk_words: int) -> tuple[Texts, pd
 
 
 def cut_into_chunks(text: str, chunk_words: int) -> list[str]:
-    """The text's chunks, without the white space between them."""
+    """Returns the text's chunks, without the white space between them."""
     word_spans = [match.span() for match in NON_BLANK_RUN.finditer(text)]
     if len(word_spans) <= chunk_words:
         return [text]
@@ -242,9 +243,9 @@ def cut_into_chunks(text: str, chunk_words: int) -> list[str]:
 
 
 def choose_chunk_indices(table: pd.DataFrame, limit: int, seed: int) -> Sequence[int]:
-    """The indices of at most `limit` chunks, drawn evenly from members, non-members and unlabelled.
+    """Returns the indices of at most `limit` chunks, equally many of each label, if possible.
 
-    A chunk's draw depends on the seed and its name alone.
+    Whether a chunk is drawn before another depends only on the seed and their ids.
     """
     chunk_seed = derive_seed(seed, "completed")
     hashes = table["chunk"].map(lambda name: unit_hash(f"{chunk_seed} {name}"))

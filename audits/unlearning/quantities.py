@@ -1,8 +1,8 @@
-"""The quantities that models are compared by: scores of chunks, and answers to questions.
+"""The quantities by which models are compared: scores of chunks, and answers to questions.
 
-A quantity is a number per unit (a chunk, or a question) and model; higher means that the model
-knows more of the unit. Shi et al. (2024, section 7.2) ask about what was to be forgotten, screen
-question and answer as one text, and compare answers with the right ones by ROUGE-L's recall.
+A quantity is a number per unit (a chunk, or a question) and model. Higher means that the model
+knows more of the unit. Shi et al. (2024, section 7.2) ask questions about the forgotten content,
+screen question and answer as one text, and compare answers with the right ones by ROUGE-L recall.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from contamination.detection.tasks.questions import QuestionSet, make_questions
 from contamination.injection.corpus import open_corpus
 
 log = logging.getLogger(__name__)
-SCORE, ACCURACY, ANSWERS = "score", "accuracy", "answers by ROUGE-L recall"
+ACCURACY, ANSWERS = "accuracy", "answers by ROUGE-L recall"
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """Numbers of every model on the same units.
+    """A number for every unit and model.
 
     Attributes:
         name: its name in tables.
-        units: what the numbers are about.
-        values: by the model's name, in the units' order.
+        units: the units.
+        values: the numbers of the units in their order, by the model's name.
         is_score: whether it is a method's score, which ranks members against non-members.
     """
 
@@ -65,12 +65,12 @@ class Quantity:
 def make_quantity(
     name: str, tables: Mapping[str, pd.DataFrame], seed: int, *, is_score: bool = False
 ) -> Quantity:
-    """A quantity over the units for which all models have a value.
+    """Returns a quantity over the units for which all models have a value.
 
     Args:
         name: its name in tables.
-        tables: by model, a row per unit: `unit`, `UNITS` and `value`.
-        seed: of the draws.
+        tables: a table for each model, by name, with one row per unit: `unit`, `UNITS`, `value`.
+        seed: the seed of the draws.
         is_score: see `Quantity`.
     """
     tables_by_unit = [table.dropna(subset="value").set_index("unit") for table in tables.values()]
@@ -89,7 +89,7 @@ def make_quantity(
 def score_quantities(
     stage: AuditStage, models: AuditedModels, texts: Texts, chunks: pd.DataFrame, seed: int
 ) -> Iterator[Quantity]:
-    """Each method's scores of the ranked chunks, with the method's default hyperparameters."""
+    """Yields each method's scores of the ranked chunks, with default hyperparameters."""
     tables = {model.name: _score_table(stage, model, texts) for model in models}
     methods = [set(table["method"]) for table in tables.values()]
     for method_name in sorted(set.intersection(*methods)):
@@ -103,7 +103,7 @@ def score_quantities(
 
 
 def _score_table(stage: AuditStage, model: AuditedModel, texts: Texts) -> pd.DataFrame:
-    """A row per chunk and method: unit, method and value, NaN for chunks that are not ranked."""
+    """Returns unit, method and value (NaN if not ranked), one row per chunk and method."""
     scores = stage.score_texts(texts, f"the chunks of {stage.audit['texts']}", model.node)
     table = open_scores(scores.path).table
     table = table[table["default"]].astype({"example_id": str, "method": str})
@@ -112,33 +112,33 @@ def _score_table(stage: AuditStage, model: AuditedModel, texts: Texts) -> pd.Dat
 
 
 def find_score_of_method(scores: Sequence[Quantity], method: str) -> Quantity:
-    """The scores of the method that the screen reads.
+    """Returns the scores of the method that the screen compares.
 
     Raises:
-        DataError: no chunk has a score of it.
+        DataError: no chunk has a score by this method.
     """
     score_by_method = {score.name: score for score in scores}
     if method not in score_by_method:
         raise DataError(
-            f"audit.screen is {method!r}: no chunk has a score of it. "
+            f"audit.screen is {method!r}: no chunk has a score by this method. "
             f"{near_names(method, score_by_method)}"
         )
     return score_by_method[method]
 
 
 def read_corpus_questions(path: str) -> QuestionSet | None:
-    """The questions of a corpus folder; None if it is not one, or has no questions."""
+    """Returns the questions of a corpus folder; None if it is not one, or has no questions."""
     folder = Path(path).expanduser()
     if not is_complete(folder):
         return None
-    asked = make_questions(open_corpus(folder), {})
-    return asked if asked.questions else None
+    question_set = make_questions(open_corpus(folder), {})
+    return question_set if question_set.questions else None
 
 
 def answer_quantities(
     stage: AuditStage, models: AuditedModels, corpus_path: str, question_set: QuestionSet, seed: int
 ) -> list[Quantity]:
-    """Accuracy, and how much of each right answer the models write after its question."""
+    """Returns accuracy, and how much of each right answer the models generate (ROUGE-L recall)."""
     accuracies = {model.name: _accuracy_table(stage, model, corpus_path) for model in models}
     recalls = {
         model.name: _answer_recall_table(stage, model, corpus_path, question_set)
@@ -162,7 +162,7 @@ def _accuracy_table(stage: AuditStage, model: AuditedModel, corpus_path: str) ->
 def _answer_recall_table(
     stage: AuditStage, model: AuditedModel, corpus_path: str, question_set: QuestionSet
 ) -> pd.DataFrame:
-    """ROUGE-L's recall of the right answers (Shi et al. 2024, section 7.2) in greedy decoding."""
+    """Returns the ROUGE-L recall of the right answers by greedy decoding."""
     extraction_stage = extraction.ExtractionStage(
         runs=stage.runs,
         examples=ExamplesConfig(corpus_path),
@@ -180,7 +180,7 @@ def _answer_recall_table(
 
 
 def _unit_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Examples as units, each a text of its own."""
+    """Returns the examples as units, each of them a text."""
     ids, member = table["example_id"].astype(str), table["member"].astype("boolean")
     benchmark = table["benchmark"]
     return pd.DataFrame({"unit": ids, "text_id": ids, "benchmark": benchmark, "member": member})
@@ -195,8 +195,8 @@ class QuestionFile:
 
     Attributes:
         questions: the questions.
-        answers: their answers, in the same order.
-        texts: question and answer together, in the same order.
+        answers: the right answers, in the same order.
+        texts: each question with its answer, in the same order.
     """
 
     questions: Sequence[str]
@@ -205,7 +205,7 @@ class QuestionFile:
 
     @property
     def digest(self) -> str:
-        """A hash of questions, answers, ids, labels and benchmarks."""
+        """A hash of the questions, answers, ids, labels and benchmarks."""
         return lines_digest(
             json.dumps([question, answer, text.example_id, text.label, text.benchmark])
             for question, answer, text in zip(self.questions, self.answers, self.texts, strict=True)
@@ -213,7 +213,7 @@ class QuestionFile:
 
     @property
     def rows(self) -> pd.DataFrame:
-        """A row per question, each a chunk of its own: chunk, text_id, benchmark, member."""
+        """One row per question, which is a chunk: chunk, text_id, benchmark, member."""
         rows = [
             (text.example_id, text.example_id, text.benchmark, text.label) for text in self.texts
         ]
@@ -250,7 +250,7 @@ def read_question_file(path: str, field: str = FIELD) -> QuestionFile:
 def answer_recall_quantity(
     stage: AuditStage, models: AuditedModels, questions: QuestionFile, seed: int
 ) -> Quantity:
-    """ROUGE-L's recall of each right answer in as many tokens of greedy decoding."""
+    """Returns the ROUGE-L recall of each right answer in as many greedily decoded tokens."""
     rows = questions.rows.rename(columns={"chunk": "unit"})
     tables = {
         model.name: rows.assign(value=_recalls_of_file_answers(stage, model, questions))
@@ -272,7 +272,7 @@ def _recalls_of_file_answers(
 
 
 def _answer_targets(loaded: LoadedModel, questions: QuestionFile) -> list[Target]:
-    """Each answer's tokens, after those of its question."""
+    """Returns each answer's tokens, with those of its question as the prompt."""
     tokenizer, context = loaded.tokenizer, loaded.source.context
     question_ids = tokenizer(list(questions.questions), verbose=False)["input_ids"]
     text_ids = tokenizer([text.text for text in questions.texts], verbose=False)["input_ids"]

@@ -1,4 +1,4 @@
-"""The report of the audit: conclusions, warnings, charts, and what it can't prove."""
+"""The report of the unlearning audit: conclusions, warnings, tables, charts and limitations."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from contamination.core.report.tables import Table
 
 @dataclass(frozen=True)
 class UnlearningFigures:
-    """All figures of the audit, and the settings that its report names.
+    """All results of the audit, and the settings that its report names.
 
     Attributes:
         models: the audited models.
-        screened: the scores that the screen reads.
+        screened: the scores that the screen compares.
         screens: see `comparison.screen_table`.
         ratios: see `comparison.forget_ratio_table`; None without a twin or without members.
         metrics: see `unlearning_metrics.metric_table`.
         membership: see `comparison.membership_table`; None without labels of both kinds.
-        completions: see `comparison.group_mean_table`; empty if none were drawn.
-        answers: the same; empty if nothing was asked.
-        utility: see `comparison.utility_table`; None if there is no text for it.
-        chunks: a row each.
+        completions: see `comparison.group_mean_table`; empty if none were sampled.
+        answers: see `comparison.group_mean_table`; empty if there are no questions.
+        utility: see `comparison.utility_table`; None if there is no text to measure the loss on.
+        chunks: one row per chunk.
         texts: the file or corpus folder of the texts.
         of_validation: whether the loss is on validation text, and not on the non-members.
-        method: of the scores that the screen reads.
-        ratio: the width of the screen.
-        completions_per_chunk: how many were drawn.
+        method: the method whose scores the screen compares.
+        ratio: the maximum ratio of the screen.
+        completions_per_chunk: the number of completions per chunk.
         similarities: the names of the measures of completions besides ROUGE-L.
     """
 
@@ -78,10 +78,10 @@ class UnlearningFigures:
 
 
 def build_report(figures: UnlearningFigures, files: Sequence[str]) -> AuditResult:
-    """The figures in sentences, tables and charts.
+    """Returns the report: the results in sentences, tables and charts.
 
     Args:
-        figures: all figures.
+        figures: the results.
         files: the names of the files that the audit has written.
     """
     labelled = figures.membership is not None
@@ -97,7 +97,7 @@ def build_report(figures: UnlearningFigures, files: Sequence[str]) -> AuditResul
         ],
         warnings=[*_warnings(figures)],
         tables=[*_tables(figures)],
-        charts=[*charts(figures.models, figures.screened, figures.ratios)],
+        charts=[*iter_charts(figures.models, figures.screened, figures.ratios)],
         limits=limits,
         facts={
             **{model.name: model.source.path for model in figures.models},
@@ -127,8 +127,8 @@ NO_TWIN = (
     "clean twin (audit.clean)."
 )
 NO_LABELS = (
-    "Who was a member: the texts have no labels of both kinds, so no rate of the screen is known, "
-    "and there is no control."
+    "Which texts were members: there are no labels of both kinds, so no rate of the screen is "
+    "known, and there is no control."
 )
 
 
@@ -235,18 +235,18 @@ def _warnings(figures: UnlearningFigures) -> Iterator[str]:
 
 
 HARM = 0.05
-"""The rise of the loss on other text, in nats per token, above which a warning is given."""
+"""The increase of the loss on other text, in nats per token, above which there is a warning."""
 
 
 def _harm_warnings(figures: UnlearningFigures, utility: pd.DataFrame) -> Iterator[str]:
-    """Warnings about models with a higher loss on other text than the original."""
+    """Yields warnings about models with a higher loss on other text than the original."""
     harmed = [name for name in figures.unlearned_names if utility.loc[name, "change_low"] > HARM]
     if harmed:
         rises = (f"{name} by {utility.loc[name, 'change']:.3f}" for name in harmed)
         yield (
             "Harmed by unlearning: the loss on other text is above the original's: "
-            f"{', '.join(rises)} nats per token. What such a model no longer says may be "
-            "damage, and not forgetting."
+            f"{', '.join(rises)} nats per token. What such a model no longer knows may be the "
+            "result of damage, and not of forgetting."
         )
     twin = figures.models.clean
     if twin is not None and utility.loc[twin.name, "change_low"] > HARM:
@@ -268,14 +268,14 @@ WIDTH = 9.0
 DASHES = ("-", "--", ":", "-.")
 
 
-def charts(
+def iter_charts(
     models: AuditedModels, score: Quantity, ratios: pd.DataFrame | None
 ) -> Iterator[InlineChart]:
-    """The charts of one method's scores.
+    """Yields the charts of one method's scores.
 
     Args:
-        models: the models.
-        score: the scores that the screen reads.
+        models: the audited models.
+        score: the scores that the screen compares.
         ratios: see `comparison.forget_ratio_table`; None or without a ratio: no chart of ratios.
     """
     yield _score_chart(models, score)
@@ -284,7 +284,7 @@ def charts(
 
 
 def _score_chart(models: AuditedModels, score: Quantity) -> InlineChart:
-    """The distribution functions of the members' scores, a line per model."""
+    """Draws the distribution functions of the members' scores, one line per model."""
     is_shown = score.units.sides[True]
     unit_word = "members" if is_shown.any() else "chunks"
     is_shown = is_shown if is_shown.any() else np.ones(len(is_shown), bool)
@@ -299,7 +299,7 @@ def _score_chart(models: AuditedModels, score: Quantity) -> InlineChart:
         figure.legend(loc="outside right upper")
         title = f"Scores of the {unit_word}"
         svg = svg_element(figure, f"{title} by {score.name}, a line per model")
-    caption = "The share of scores at most as high as that below."
+    caption = "The share of scores up to the value on the horizontal axis."
     if models.clean is not None:
         caption += (
             " A model that forgot lies on the clean twin's line. One that lies there need not have "
@@ -320,12 +320,12 @@ def _line_style(models: AuditedModels, model_name: str) -> dict[str, Any]:
 
 
 def _rows_with_ratio(ratios: pd.DataFrame, method: str) -> pd.DataFrame:
-    """The rows with a ratio, without other methods' scores: the table has those."""
+    """Returns the rows with a ratio, without those of other methods' scores."""
     return ratios[ratios["share"].notna() & ratios["method"].isin([method, ""])]
 
 
 def _ratio_chart(models: AuditedModels, ratios: pd.DataFrame) -> InlineChart:
-    """The forget ratios with their intervals, a row per model and quantity."""
+    """Draws the forget ratios with their intervals, one row per model and quantity."""
     rows = ratios.iloc[::-1]
     heights = np.arange(len(rows))
     axis_limits = min(-0.5, rows["share"].min() - 0.5), max(1.5, rows["share"].max() + 0.5)

@@ -1,4 +1,4 @@
-"""The audit's tables as text, made from the numbers of `comparison`."""
+"""Formats the numbers of `comparison` as the tables of the report."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ CANT_BE_TOLD = "can't be told"
 
 
 def format_decimals(value: float) -> str:
-    """The value with three decimals; a dash if it is missing."""
+    """Returns the value with three decimals; a dash if it is missing."""
     return NO_VALUE if pd.isna(value) else f"{value:.3f}"
 
 
 def format_estimate(row: Row, column: str) -> str:
-    """The value of a column with its 95% interval, if it has one."""
+    """Returns the value of a column with its 95% interval, if it has one."""
     value, low, high = (row[f"{column}{end}"] for end in ("", "_low", "_high"))
     return format_decimals(value) if pd.isna(low) else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def render_forget_ratios(rows: pd.DataFrame) -> Table:
-    """How far each unlearned model went, by quantity."""
+    """Returns the table of forget ratios: see `comparison.forget_ratio_table`."""
 
     def ratio(row: Row, name: str) -> str:
         return CANT_BE_TOLD if row.get(f"{name}_why") == SAME else format_estimate(row, name)
@@ -50,15 +50,15 @@ def render_forget_ratios(rows: pd.DataFrame) -> Table:
         "Means of the members, then of the non-members, a control. Before: the original's; after: "
         "the unlearned model's. Forget ratio: (before − after) / (before − clean twin), with "
         "Fieller's 95% interval over texts; 0: nothing was forgotten, 1: as if never trained on, "
-        "above 1: further than the twin. Beyond non-members: the same of the differences between "
-        "members and non-members, so that what changed for all texts does not count. "
+        "above 1: further than the twin. Beyond non-members: the forget ratio of the differences "
+        "between members and non-members, so that changes to all texts do not count. "
         f"{CANT_BE_TOLD.capitalize()}: the original and the twin do not differ."
     )
     return render_table("way", "How far each model went to the clean twin", rows, columns, note)
 
 
 def render_membership(rows: pd.DataFrame) -> Table:
-    """How well each model's scores separate members from non-members."""
+    """Returns the table of AUROCs: see `comparison.membership_table`."""
     columns: dict[str, Callable[[Row], str]] = {
         "method": lambda row: row["method"],
         "model": lambda row: row["model"],
@@ -78,16 +78,16 @@ def render_membership(rows: pd.DataFrame) -> Table:
             "p (Holm)": lambda row: format_decimals(row["p_holm"]),
         }
         note += (
-            " Distance: Kolmogorov and Smirnov's, of the members' scores by the model and by the "
-            "clean twin; p by swapping both models' scores at random, text by text, and Holm's "
-            "over the table."
+            " Distance: the Kolmogorov–Smirnov statistic of the members' scores by the model and "
+            "by the clean twin. p: from random swaps of both models' scores, text by text; Holm: "
+            "corrected over the table."
         )
     rows = rows.sort_values("method", kind="stable")
     return render_table("membership", "Members against non-members", rows, columns, note)
 
 
 def render_screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
-    """The result of the ratio screen by unlearned model."""
+    """Returns the table of the ratio screen: see `comparison.screen_table`."""
     columns: dict[str, Callable[[Row], str]] = {
         "unlearned": lambda row: row["unlearned"],
         "chunks": lambda row: str(row["chunks"]),
@@ -106,10 +106,10 @@ def render_screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
             "AUROC of the fall": lambda row: format_estimate(row, "auroc_of_the_fall"),
         }
         note += (
-            " Precision: the share of members among suspicious chunks, beside that among all "
-            "chunks; recall: of the members the share found; false alarms: of the non-members. "
-            "AUROC of the fall: whether both models together tell who was to be forgotten, by how "
-            "far a score fell."
+            " Precision: the share of members among suspicious chunks, next to their share among "
+            "all chunks. Recall: the share of members that are suspicious. False alarms: the share "
+            "of non-members that are suspicious. AUROC of the fall: how well the fall of a score "
+            "from the original to the unlearned model distinguishes members from non-members."
         )
     if rows["known"].notna().any():
         columns["recall of what is known"] = lambda row: (
@@ -123,11 +123,11 @@ def render_screens(rows: pd.DataFrame, method: str, ratio: float) -> Table:
 
 
 def render_groups(rows: pd.DataFrame, table_name: str, completions_per_chunk: int) -> Table:
-    """Means by group of completions or of answers.
+    """Returns the table of the means of completions or of answers, by group.
 
     Args:
         rows: see `comparison.group_mean_table`.
-        table_name: of the table, "completions" or "answers".
+        table_name: the name of the table, "completions" or "answers".
         completions_per_chunk: the number of completions of a chunk.
     """
     columns: dict[str, Callable[[Row], str]] = {
@@ -143,8 +143,8 @@ def render_groups(rows: pd.DataFrame, table_name: str, completions_per_chunk: in
             "follows"
         )
         note = (
-            "ROUGE-L: F1. With another chunk: the same completions compared with what follows in "
-            "another chunk, which is what chance gives."
+            "ROUGE-L: F1. With another chunk: the same completions, compared with what follows in "
+            "another chunk. This is the value that is expected by chance."
         )
     else:
         title = "Questions: accuracy, and how much of the answer is written"
@@ -157,7 +157,7 @@ def render_groups(rows: pd.DataFrame, table_name: str, completions_per_chunk: in
 
 
 def render_utility(rows: pd.DataFrame, *, of_validation: bool) -> Table:
-    """The loss on other text by model, and its change from the original's."""
+    """Returns the table of losses on other text: see `comparison.utility_table`."""
     columns: dict[str, Callable[[Row], str]] = {
         "model": lambda row: row["model"],
         "loss": lambda row: format_estimate(row, "loss"),

@@ -1,9 +1,9 @@
 """Similarity of two texts: the cosine of their sentence embeddings, a judge's rating, and ROUGE-L.
 
 An embedding is the mean of an encoder's last hidden states over a text's tokens. Shi et al. (2024)
-use SimCSE (Gao et al. 2021). Any Hugging Face encoder works, but cosines of one that was not
-trained on sentences are all high: compare them with those of non-members. As a judge they let GPT-4
-rate the similarity from 1 to 5 (section 7.1), and count ratings of 4 or more.
+use SimCSE (Gao et al. 2021). Any Hugging Face encoder works, but the cosines of an encoder that was
+not trained on sentences are all high, so compare them with those of non-members. As a judge they
+use GPT-4, which rates the similarity from 1 to 5 (section 7.1), and count ratings of 4 or more.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from contamination.core.statistics.bootstrap import Scores
 from contamination.detection.models.served.answer_store import AnswerStore
 from contamination.detection.models.served.client import Client
 from contamination.detection.models.served.completions import find_model
-from contamination.detection.models.served.connections import in_parallel
+from contamination.detection.models.served.connections import run_in_parallel
 from contamination.detection.models.served.responses import ChatCompletion
 
 EMBEDDING_FIELD = "audit.embedding"
 BATCH_TEXTS = 32
-MAX_ENCODER_TOKENS = 512  # unless the model has a lower limit; longer texts are cut
+MAX_ENCODER_TOKENS = 512  # unless the model has a lower limit; longer texts are truncated
 
 
 class Embedding:
@@ -40,7 +40,7 @@ class Embedding:
 
     Args:
         path: a Hugging Face folder or a hub id.
-        device: as `detection.device`.
+        device: a value of `detection.device`.
     """
 
     def __init__(self, path: str, device: str) -> None:
@@ -50,7 +50,7 @@ class Embedding:
         self._model: Any = None
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Scores:
-        """The cosine of each pair; 0 where a text is empty."""
+        """Returns the cosine similarity of each pair; 0 if a text is empty."""
         texts = {text for pair in pairs for text in pair}
         self._compute_missing_vectors(sorted(texts - self._vectors.keys(), key=len))
         return np.array([float(self._vectors[a] @ self._vectors[b]) for a, b in pairs], np.float64)
@@ -64,7 +64,7 @@ class Embedding:
                 bar.update(len(batch))
 
     def _unit_vectors(self, texts: Sequence[str]) -> np.ndarray:
-        """A unit vector per text; zeros for blank texts."""
+        """Returns a unit vector per text; zeros for blank texts."""
         import torch
 
         model, tokenizer, device = self._load_encoder()
@@ -98,7 +98,7 @@ class Embedding:
 
 
 def load_encoder(path: str) -> tuple[Any, Any]:
-    """Load an encoder and its tokenizer.
+    """Loads an encoder and its tokenizer.
 
     Raises:
         ConfigError: the encoder can't be loaded, or weights are missing.
@@ -108,9 +108,8 @@ def load_encoder(path: str) -> tuple[Any, Any]:
 
     options = {"dtype": torch.float32, "use_safetensors": True, "output_loading_info": True}
     model, loaded = load_pretrained(AutoModel, EMBEDDING_FIELD, path, **options)
-    missing_weights = [
-        weight_name for weight_name in loaded["missing_keys"] if "pooler" not in weight_name
-    ]  # unused here
+    # the pooler is not used
+    missing_weights = [name for name in loaded["missing_keys"] if "pooler" not in name]
     if missing_weights:
         raise ConfigError(
             f"{EMBEDDING_FIELD} is {path!r}: its files lack {missing_weights[0]}, so its "
@@ -127,8 +126,8 @@ class RougeL:
     """ROUGE-L of a text and its reference, from the length L of their longest common subsequence.
 
     Attributes:
-        recall: L / the reference's words.
-        precision: L / the text's words.
+        recall: L divided by the number of words of the reference.
+        precision: L divided by the number of words of the text.
     """
 
     recall: float
@@ -136,16 +135,16 @@ class RougeL:
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of recall and precision; 0 if nothing is common."""
+        """The harmonic mean of recall and precision; 0 if both are 0."""
         total = self.recall + self.precision
         return 2 * self.recall * self.precision / total if total else 0.0
 
 
 def rouge_l(written: str, reference: str) -> RougeL:
-    """ROUGE-L (Lin 2004, equations 2 and 3); 0 if either text has no word.
+    """Returns ROUGE-L (Lin 2004, equations 2 and 3); 0 if either text has no word.
 
-    Words are runs of letters and digits in lower case: in English those of the package rouge-score
-    without its stemmer.
+    Words are runs of letters and digits in lower case. In English these are the words of the
+    package rouge-score without its stemmer.
     """
     written_words, reference_words = split_into_words(written), split_into_words(reference)
     common = longest_common_length(written_words, reference_words)
@@ -153,13 +152,13 @@ def rouge_l(written: str, reference: str) -> RougeL:
 
 
 def split_into_words(text: str) -> list[str]:
-    """The text's words."""
+    """Returns the words of a text, in lower case."""
     return WORD.findall(text.lower())
 
 
 def longest_common_length(first: Sequence[str], second: Sequence[str]) -> int:
-    """The length of the longest common subsequence, by Hyyrö's (2004) bit-parallel algorithm."""
-    position_bits_by_word: dict[str, int] = {}  # word → a bit for each of its positions in `first`
+    """Returns the length of the longest common subsequence (Hyyrö 2004, bit-parallel)."""
+    position_bits_by_word: dict[str, int] = {}  # with a bit per position in `first`
     for position, word in enumerate(first):
         position_bits_by_word[word] = position_bits_by_word.get(word, 0) | 1 << position
     all_bits = (1 << len(first)) - 1
@@ -172,11 +171,11 @@ def longest_common_length(first: Sequence[str], second: Sequence[str]) -> int:
 
 JUDGE_FIELD, KIND = "audit.judge", "judge"
 MIN_ALIKE = 4
-"""The lowest rating that counts as alike."""
+"""The minimum rating of texts that count as alike."""
 MAX_ANSWER_TOKENS = 16
-"""The longest answer."""
+"""The maximum length of an answer."""
 MAX_QUOTED_CHARACTERS = 60
-"""How much of an answer without a rating is quoted."""
+"""The maximum length of the quotation of an answer without a rating."""
 QUESTION = """How similar are these two continuations of one text, in what they say? Answer with a
 single number from 1 to 5: 1 = nothing in common, 2 = the same topic, 3 = some of the same content,
 4 = mostly the same content, 5 = the same content.
@@ -190,17 +189,17 @@ Continuation B:
 Number:"""
 RATING = re.compile(r"(?<![\d.])[1-5](?![\d.]*\d)")
 SCALE = re.compile("1 = .*2 = ", re.DOTALL)
-"""Matches answers that repeat the question, as those of models too weak to judge."""
+"""Matches answers that repeat the question, as those of models that are too weak to judge."""
 
 
 log = logging.getLogger(__name__)
 
 
 class Judge:
-    """The judging model. Its answers are stored, so nothing is asked twice.
+    """A chat model that rates pairs of texts. Its answers are stored, so no pair is sent twice.
 
     Args:
-        server: `url`, and perhaps `name`, `key_env`, `requests`, `timeout_seconds`, `retries`.
+        server: `url`, and optionally other fields of `ScoredModelConfig`, such as `name`.
         runs: the folder of all artefacts.
 
     Raises:
@@ -215,7 +214,7 @@ class Judge:
         self._answers = AnswerStore(runs / KIND / f"{path_part_of(self.name)}-{self.digest[:12]}")
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Scores:
-        """1 for pairs that are alike, 0 for others; NaN and a warning if there is no rating.
+        """Returns 1 for pairs that are alike, 0 for others, and NaN for pairs without a rating.
 
         Raises:
             ServerError: the server fails, or rates no pair at all.
@@ -230,7 +229,9 @@ class Judge:
         unanswered_keys, requests = list(unanswered), self._client.server.requests
         bar = progress_bar(desc=KIND, total=len(unanswered), unit="pair")
         with bar:
-            for index, answer in in_parallel(self._ask_judge, list(unanswered.values()), requests):
+            for index, answer in run_in_parallel(
+                self._ask_judge, list(unanswered.values()), requests
+            ):
                 self._answers[unanswered_keys[index]] = answer
                 bar.update()
         answers = [self._answers[key] for key in keys]
@@ -244,7 +245,7 @@ class Judge:
             return
         first = self._client.without_key(answers[unrated[0]])[:MAX_QUOTED_CHARACTERS]
         problem = (
-            f"{len(unrated)} of {len(alike)} pairs got no rating from 1 to 5 from {self.name}; its "
+            f"{self.name} gave no rating from 1 to 5 for {len(unrated)} of {len(alike)} pairs; its "
             f"answer for the first of them is {first!r}"
         )
         if len(unrated) == len(alike):
@@ -267,7 +268,7 @@ class Judge:
 
 
 def parse_rating(answer: str) -> int | None:
-    """The first number from 1 to 5 in the answer; None if there is none or it repeats the scale."""
+    """Returns the first number from 1 to 5; None if there is none or the scale is repeated."""
     match = RATING.search(answer)
     return int(match[0]) if match and not SCALE.search(answer) else None
 

@@ -1,5 +1,5 @@
-"""Elements of reports and their writers: tables, charts, and whole documents as Markdown and HTML.
+"""Tables, charts and documents for reports, written as Markdown, LaTeX, CSV and HTML.
 
-`tables` has the table and its Markdown, LaTeX and CSV; `charts` draws inline SVG; `html` has the
-page's skeleton and its elements; `document` puts them together.
+`tables` defines a table and writes it as Markdown, LaTeX and CSV; `charts` draws inline SVG; `html`
+renders pages and their elements; `document` combines them.
 """

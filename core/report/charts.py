@@ -1,4 +1,4 @@
-"""Charts as inline SVG, in the colours of the page that contains them, in its light and dark."""
+"""Charts as inline SVG, whose colours follow the light or dark theme of the page."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 INK, GREY, LINE = "#1a1a1a", "#595959", "#e2e2e2"
 MEMBER, NONMEMBER, ACCENT = "#b35806", "#542788", "#0060a0"
-"""The colours of members, of non-members, and of what is asked about."""
+"""The colours of members, of non-members, and of the emphasised series."""
 SERIES = (ACCENT, "#00735a", "#a8256f", "#6b5f00")
-"""The colours of other lines, which differ by their dashes too."""
+"""The colours of lines, which also differ in their dashes."""
 CSS_VARIABLES = {
     INK: "--ink",
     GREY: "--grey",
@@ -31,7 +31,7 @@ CSS_VARIABLES = {
     SERIES[2]: "--third",
     SERIES[3]: "--fourth",
 }
-"""Each colour's variable in page.css, whose value depends on light or dark."""
+"""The CSS variable of each colour in page.css, whose value depends on the theme."""
 STYLE: dict[Any, Any] = {
     "font.size": 10,
     "font.family": "sans-serif",
@@ -56,10 +56,10 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class InlineChart:
-    """A chart as an SVG element (`svg_element`).
+    """A chart as an SVG element, as returned by `svg_element`.
 
     Attributes:
-        name: identifies it on the page.
+        name: its identifier on the page.
         title: shown above it.
         svg: the element.
         caption: shown below it.
@@ -73,10 +73,10 @@ class InlineChart:
 
 @contextmanager
 def page_figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
-    """A figure in the style of the page, with its axes, in inches.
+    """Yields a figure in the style of the page, and its axes; the size is in inches.
 
-    It is made without pyplot, so that no global state changes and no display is needed. Glyphs that
-    Matplotlib's fonts lack cause no warning: the browser draws the text with its own fonts.
+    The figure is created without pyplot, so no global state changes and no display is needed.
+    Missing glyphs cause no warning, since the browser draws the text with its own fonts.
     """
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -91,11 +91,11 @@ def page_figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
 
 
 def svg_element(figure: Figure, label: str) -> str:
-    """The figure as an SVG element with the page's colours and font; call it in `page_figure`.
+    """Returns a figure of `page_figure` as an SVG element with the page's colours and font.
 
     Args:
         figure: the figure.
-        label: the description that a screen reader reads.
+        label: the description for screen readers.
     """
     with StringIO() as file:
         figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})

@@ -16,16 +16,17 @@ LIMITS_TITLE, FACTS_TITLE = "What this can't prove", "What it is based on"
 
 @dataclass(frozen=True)
 class ReportContent:
-    """What a report says, before it is written to a file.
+    """The content of a report, independent of the file format.
 
     Attributes:
-        title: what the report is about.
-        conclusions: a sentence or paragraph each, the answer first. They may have **bold** words.
+        title: the title.
+        conclusions: sentences or paragraphs, with the main answer first. They may have **bold**
+            words.
         warnings: reasons to trust the conclusions less, shown in red above all figures.
-        tables: the most important first.
+        tables: the tables, the most important first.
         charts: shown above the tables; Markdown leaves them out.
         limits: what the report can't prove.
-        facts: by name, what the report is based on.
+        facts: what the report is based on: name → text.
     """
 
     title: str
@@ -38,7 +39,7 @@ class ReportContent:
 
 
 def markdown_document(content: ReportContent) -> str:
-    """The content in Markdown, without the charts."""
+    """Returns the content as Markdown, without the charts."""
     return "\n\n".join(_iter_markdown_blocks(content)) + "\n"
 
 
@@ -63,7 +64,7 @@ def _iter_markdown_blocks(content: ReportContent) -> Iterator[str]:
 
 
 def html_document(content: ReportContent) -> str:
-    """The content as one HTML page, which needs no other file and no network."""
+    """Returns the content as a single HTML page, which needs no other file and no network."""
     values = {
         "title": content.title,
         "css": Markup(read_report_file() + read_report_file("document.css")),

@@ -1,6 +1,6 @@
-"""HTML pages that need no other file and no network: the skeleton, its elements and their escaping.
+"""Self-contained HTML pages: the skeleton, its elements and their escaping.
 
-Templates are Jinja's and escape what they are given. Functions that return `str` return HTML.
+Templates are Jinja templates that escape their values. Functions that return `str` return HTML.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ LONG = 40  # table cells with more characters than this are broken into lines
 
 
 def render_template(template: str, values: Mapping[str, object]) -> str:
-    """Fill a Jinja template, which may extend skeleton.html and import elements.html.
+    """Returns a filled Jinja template, which may extend skeleton.html and import elements.html.
 
     Args:
-        template: the template's source.
-        values: by the template's names. Each is escaped, unless it is a `Markup`.
+        template: the source of the template.
+        values: the template's values by name. A value is escaped unless it is a `Markup`.
 
     Raises:
         jinja2.UndefinedError: the template uses a name without a value.
@@ -51,39 +51,39 @@ def _jinja_environment() -> Environment:
 
 
 def fill_html_template(template: str, parts: Mapping[str, str]) -> str:
-    """The template with each `{{name}}` replaced by the part of that name, which is HTML."""
+    """Returns the template with each `{{name}}` replaced by the HTML in `parts[name]`."""
     return render_template(template, {name: Markup(part) for name, part in parts.items()})
 
 
 def json_for_script(value: object) -> str:
-    """JSON that no HTML parser reads as markup: `<!--<script>` in it would hide the page's end."""
+    """Returns the value as JSON that is safe inside a `<script>` element."""
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True)  # U+2028 and U+2029 too
     return text.replace("&", r"\u0026").replace("<", r"\u003c").replace(">", r"\u003e")
 
 
 def read_report_file(name: str = "page.css") -> str:
-    """The text of a file of this folder; by default the style sheet that all reports share."""
+    """Returns the text of a file in this folder; by default the style sheet of all reports."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def bold_markup(text: str) -> str:
-    """The escaped text, in which Markdown's **bold** is bold; no other Markdown is read."""
+    """Returns the escaped text with Markdown's **bold** as HTML; other Markdown is not changed."""
     parts = html.escape(text).split("**")
     return "".join(f"<strong>{part}</strong>" if i % 2 else part for i, part in enumerate(parts))
 
 
 def keep_intervals_together(text: str) -> str:
-    """The text with non-breaking spaces that keep an estimate and its interval on one line."""
+    """Returns the text with non-breaking spaces between an estimate and its interval."""
     return re.sub(r" \[([-+.%\d]+), ", "\u00a0[\\1,\u00a0", text)
 
 
 def html_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table that scrolls by itself where it is too wide."""
+    """Returns an HTML table, which scrolls horizontally if it is too wide."""
     return str(_element_macros().table(header, lines))
 
 
 def definition_list(facts: Mapping[str, str]) -> str:
-    """A list of facts: each name as a term, with the fact as its definition."""
+    """Returns an HTML definition list of facts: name → text."""
     return str(_element_macros().facts(facts))
 
 

@@ -1,4 +1,4 @@
-"""Tables of reports, and their Markdown, LaTeX (for a paper) and CSV (the rows behind them)."""
+"""Tables of reports, and their Markdown, LaTeX (for papers) and CSV (with the underlying data)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ LATEX_CHARACTERS = {
     "\n": " ",
     "\t": " ",
 }
-"""LaTeX of the characters that it reads as commands or that its default fonts lack."""
+"""Replacements for characters that LaTeX treats as commands or that its default fonts lack."""
 
 
 def escape_latex(text: str) -> str:
-    """The text escaped for LaTeX; Markdown's **bold** stays bold."""
+    """Returns the text escaped for LaTeX; Markdown's **bold** becomes bold."""
     escaped_text = "".join(LATEX_CHARACTERS.get(character, character) for character in text)
     return re.sub(r"\*\*(.+?)\*\*", r"\\textbf{\1}", escaped_text)
 
@@ -45,14 +45,14 @@ def latex_table(
     lines: Sequence[Sequence[str]],
     condition: str = "",
 ) -> str:
-    """A floating table; the condition, if any, is added to its caption and its label.
+    """Returns a floating LaTeX table; the condition is added to its caption and label.
 
     Args:
         name: the table's label.
         title: its caption.
         header: the columns' names.
         lines: the texts of each row.
-        condition: the condition or cell that the table is about.
+        condition: the condition or cell that the table describes, or "".
     """
     label = "-".join(part for part in (condition, name) if part)
     label = re.sub(r"[^A-Za-z0-9.-]+", "-", label)
@@ -81,7 +81,7 @@ def _latex_row(texts: Sequence[str]) -> str:
 
 
 def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A Markdown table with padded columns, so that it reads well as plain text too."""
+    """Returns a Markdown table with padded columns, which is also readable as plain text."""
     head, *rows = [[escape_markdown(text) for text in row] for row in (header, *lines)]
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     rule = ["-" * width for width in widths]
@@ -93,13 +93,13 @@ def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str
 
 
 def escape_markdown(text: str) -> str:
-    """The text on one line, escaped for a cell of a Markdown table; **bold** is left as it is."""
+    """Returns the text on one line, escaped for a Markdown table; **bold** is not changed."""
     return re.sub("<(?=[A-Za-z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
 
 
 NO_VALUE = "–"  # the text of a cell without a value
 ESTIMATE_COLUMNS = ("value", "ci_low", "ci_high", "needs")
-"""The columns of results whose values `format_estimate` takes, in order."""
+"""The columns of results that are the arguments of `format_estimate`, in order."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,11 @@ class Table:
     """A table as text, with the data that it shows.
 
     Attributes:
-        name: of its files.
+        name: the name of its files, without the suffix.
         title: shown above it.
         header: the columns' names.
         lines: the texts of each row.
-        data: the results behind the texts, unrounded; they may have more columns and rows.
+        data: the unrounded results; they may have more columns and rows than the table.
         least: names of the columns that a narrow terminal leaves out first.
         note: how to read the table, shown below it, or "".
     """
@@ -125,30 +125,31 @@ class Table:
     note: str = ""
 
     def terminal_text(self) -> str:
-        """The columns that fit the terminal and a line that names the others.
+        """Returns the columns that fit the terminal, and a line that names the others.
 
-        Returns Markdown if standard output is not a terminal.
+        If standard output is not a terminal, returns Markdown.
         """
         if terminal_width() is None:
             return self.markdown()
         return "\n".join(fit_columns(self.header, self.lines, least=self.least).lines())
 
     def markdown(self) -> str:
-        """The table in Markdown, without its title and note."""
+        """Returns the table in Markdown, without its title and note."""
         return markdown_table(self.header, self.lines)
 
     def latex(self, condition: str = "") -> str:
-        """The table for a paper; the condition is added to its caption and its label."""
+        """Returns the table in LaTeX; the condition is added to its caption and label."""
         return latex_table(self.name, self.title, self.header, self.lines, condition)
 
 
 def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Path]:
-    """Write each table as `<name>.md`, `<name>.tex` and `<name>.csv`; returns their paths.
+    """Write each table as `<name>.md`, `<name>.tex` and `<name>.csv`, and return the paths.
 
     Args:
         folder: created if it does not exist.
-        tables: by condition or cell, "" for those over all of them. Tables of one name share the
-            files: a section per condition in Markdown and LaTeX, and all rows in the CSV.
+        tables: condition or cell → its tables; "" for tables over all of them. Tables with the
+            same name share their files: Markdown and LaTeX have one table per condition, and the
+            CSV has all rows.
     """
     folder.mkdir(exist_ok=True)
     tables_by_name: dict[str, dict[str, Table]] = {}
@@ -175,17 +176,17 @@ def _markdown_section(condition: str, table: Table) -> str:
 
 
 def format_estimate(value: float, low: float, high: float, needs: str) -> str:
-    """An estimate with its interval, such as "0.91 [0.88, 0.93]", or what it needs to be made.
+    """Returns an estimate with its interval, such as "0.91 [0.88, 0.93]", or what it needs.
 
     Args:
         value: the estimate.
         low: the lower end of its interval.
         high: the upper end.
-        needs: what the examples lack for an estimate, such as "20 non-members"; "" if nothing.
+        needs: what is missing for an estimate, such as "≥ 20 non-members"; "" if nothing is.
     """
     return f"needs {needs}" if needs else format_interval(value, low, high)
 
 
 def format_interval(value: float, low: float, high: float) -> str:
-    """A value with its interval, such as "0.91 [0.88, 0.93]"."""
+    """Returns a value with its interval, such as "0.91 [0.88, 0.93]"."""
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"

@@ -1,1 +1,1 @@
-"""Bootstrap draws, metrics with intervals, clusters and corrected tests."""
+"""Bootstrap resamples, metrics with confidence intervals, clusters and significance tests."""

@@ -1,12 +1,12 @@
-"""The stratified bootstrap over examples, all draws at once.
+"""The stratified bootstrap over examples, vectorised over draws.
 
-Members and non-members are resampled separately, each with replacement to its own size. A draw is
-kept as how often each example was drawn, so one `Resample` serves every method, checkpoint and
-metric on the same examples: their differences are paired by construction.
+Members and non-members are resampled separately, each with replacement and to its original size. A
+draw is stored as the number of times that each example was drawn, so one `Resample` serves every
+method, checkpoint and metric on the same examples, and their differences are paired.
 
-Shapes: D draws, M members, N non-members. Per method and draw the cost is O(M + N) after one sort:
-counts are accumulated in descending order of score, and every metric is computed from those sums
-(the same numbers as the D×M · M×N product with the 1/½/0 comparison matrix, without the matrix).
+Shapes: D draws, M members, N non-members. After one sort, the cost per method and draw is O(M + N):
+counts are accumulated in descending order of score, and every metric is computed from these sums.
+The results equal the D×M · M×N product with the comparison matrix of 1, ½ and 0.
 """
 
 from __future__ import annotations
@@ -23,25 +23,28 @@ Scores = NDArray[np.float64]
 Counts = NDArray[np.float32]
 
 DRAWS_AT_ONCE = 250
-"""Draws of `draw_named_counts` per batch: it bounds memory, and seeds the streams."""
-WINDOW = 1.5
-"""Expected arrivals of a name per window of `draw_named_counts`; a second is rarely needed."""
+"""Draws per batch of `draw_named_counts`: it limits memory, and changing it changes the draws."""
+ARRIVALS_PER_WINDOW = 1.5
+"""Expected arrivals of a name per window of `draw_named_counts`; one window is usually enough."""
 
 
 @dataclass(frozen=True)
 class Resample:
-    """How often each example was drawn: `members` is D×M, `nonmembers` is D×N."""
+    """The number of times that each example was drawn: `members` is D×M, `nonmembers` is D×N."""
 
     members: Counts
     nonmembers: Counts
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedScores:
     """One method's scores in descending order, with the counts accumulated in that order.
 
-    `hits[d, i]` is how many members are among the i highest in draw d (D×(M+1)); `alarms` is the
-    same of the non-members (D×(N+1)).
+    Attributes:
+        members: the members' scores (M).
+        nonmembers: the non-members' scores (N).
+        hits: `hits[d, i]` is how often draw d has any of the i highest members (D×(M+1)).
+        alarms: the same for the non-members (D×(N+1)).
     """
 
     members: Scores
@@ -53,9 +56,9 @@ class Ranked:
 def draw_counts(n_examples: int, n_draws: int, seed: int) -> Counts:
     """Returns how often each of `n_examples` is drawn in `n_draws` resamples (draws × examples).
 
-    Counts are float32: sums of at most 2**24 examples are exact in it, and it halves the memory
-    that is moved. Products of two counts can exceed that, so AUROC is added up in float64, where
-    every half-integer below 2**52 is exact: the draws equal a loop over resampled scores.
+    Counts are float32, which halves the memory and is exact for sums of at most 2**24 examples.
+    Products of two counts can be larger, so AUROC is summed in float64, where every half-integer
+    below 2**52 is exact: the draws equal a loop over resampled scores.
     """
     drawn_indices = np.random.default_rng(seed).integers(0, n_examples, (n_draws, n_examples))
     drawn_indices += np.arange(n_draws)[:, None] * n_examples
@@ -64,18 +67,18 @@ def draw_counts(n_examples: int, n_draws: int, seed: int) -> Counts:
 
 
 def draw_named_counts(names: Sequence[str], n_draws: int, seed: int) -> Counts:
-    """Like `draw_counts`, of examples with names: sets that share names are drawn together.
+    """Returns the counts of `draw_counts`, paired between sets of examples that share names.
 
-    Every name has a Poisson process of its own, seeded by the name. A draw is the first n arrivals
-    at n names. Each next arrival is at any of the names with equal probability, so that for a
-    single set this is the usual draw with replacement to its own size. Two sets see the same
-    arrivals at the names that they share: what is measured on both is paired, whatever else they
-    contain. A set's draws depend on no other set.
+    Each name has its own Poisson process, seeded by the name. A draw of n examples consists of the
+    first n arrivals at their names. The next arrival is at each name with equal probability, so for
+    a single set this is the usual draw with replacement. Two sets see the same arrivals at the
+    names that they share, so estimates on both are paired, whatever else the sets contain. The
+    draws of a set do not depend on other sets.
 
     Args:
         names: the examples' names (n), all different.
-        n_draws: how many resamples (D).
-        seed: the same for all sets that are to be drawn together.
+        n_draws: the number of resamples (D).
+        seed: the seed, which must be the same for all sets that should be paired.
 
     Returns:
         How often each example is drawn (D × n).
@@ -88,14 +91,14 @@ def draw_named_counts(names: Sequence[str], n_draws: int, seed: int) -> Counts:
 
 
 def _first_arrival_counts(names: Sequence[str], seed: int) -> Counts:
-    """How many of each draw's first n arrivals are at each of n names (DRAWS_AT_ONCE × n)."""
+    """The number of each draw's first n arrivals at each of n names (DRAWS_AT_ONCE × n)."""
     n, window = len(names), 0
     draw, name, time = _draw_arrivals(names, derive_seed(seed, window))
     while np.bincount(draw, minlength=DRAWS_AT_ONCE).min() < n:
         window += 1
-        later = _draw_arrivals(names, derive_seed(seed, window))
-        draw, name = np.r_[draw, later[0]], np.r_[name, later[1]]
-        time = np.r_[time, window + later[2]]
+        next_window = _draw_arrivals(names, derive_seed(seed, window))
+        draw, name = np.r_[draw, next_window[0]], np.r_[name, next_window[1]]
+        time = np.r_[time, window + next_window[2]]
     order = np.lexsort((time, draw)) if window else np.argsort(draw + time)
     n_arrivals = np.bincount(draw, minlength=DRAWS_AT_ONCE)
     first = (np.cumsum(n_arrivals) - n_arrivals)[:, None] + np.arange(n)
@@ -111,15 +114,15 @@ def _draw_arrivals(
     draws, times = [], []
     for name in names:
         rng = np.random.Generator(np.random.Philox(key=derive_seed(seed, name)))
-        arrived = rng.poisson(WINDOW, DRAWS_AT_ONCE)
-        draws.append(np.repeat(np.arange(DRAWS_AT_ONCE), arrived))
+        n_arrivals = rng.poisson(ARRIVALS_PER_WINDOW, DRAWS_AT_ONCE)
+        draws.append(np.repeat(np.arange(DRAWS_AT_ONCE), n_arrivals))
         times.append(rng.random(len(draws[-1])))
-    positions = np.repeat(np.arange(len(names)), [len(part) for part in draws])
+    positions = np.repeat(np.arange(len(names)), [len(draws_of_name) for draws_of_name in draws])
     return np.concatenate(draws), positions, np.concatenate(times)
 
 
 def draw_resample(n_members: int, n_nonmembers: int, n_draws: int, seed: int) -> Resample:
-    """Draw members and non-members separately, each to its own size."""
+    """Resample members and non-members separately, each to its original size."""
     return Resample(
         draw_counts(n_members, n_draws, derive_seed(seed, "members")),
         draw_counts(n_nonmembers, n_draws, derive_seed(seed, "nonmembers")),
@@ -128,34 +131,34 @@ def draw_resample(n_members: int, n_nonmembers: int, n_draws: int, seed: int) ->
 
 @dataclass(frozen=True)
 class RankedSide:
-    """The members or the non-members in descending order, and their accumulated counts."""
+    """The scores of members or non-members in descending order, and their accumulated counts."""
 
     scores: Scores
     sums: Counts
 
 
 def rank_side(scores: Scores, drawn: Counts) -> RankedSide:
-    """Sorts one side's scores and accumulates the draws' counts in that order, from zero."""
+    """Returns one side's scores in descending order, with the draws' counts accumulated."""
     order = np.argsort(-scores)
     sums = np.zeros((len(drawn), len(order) + 1), np.float32)
     np.cumsum(drawn[:, order], axis=1, out=sums[:, 1:])
     return RankedSide(scores[order], sums)
 
 
-def rank_scores(members: Scores, nonmembers: Scores, drawn: Resample) -> Ranked:
-    """Sorts one method's scores and accumulates the draws' counts in that order."""
+def rank_scores(members: Scores, nonmembers: Scores, drawn: Resample) -> RankedScores:
+    """Returns one method's scores in descending order, with the draws' counts accumulated."""
     return join_sides(rank_side(members, drawn.members), rank_side(nonmembers, drawn.nonmembers))
 
 
-def join_sides(members: RankedSide, nonmembers: RankedSide) -> Ranked:
-    """Returns both sides together; members of different doses share the non-members' side."""
-    return Ranked(members.scores, nonmembers.scores, members.sums, nonmembers.sums)
+def join_sides(members: RankedSide, nonmembers: RankedSide) -> RankedScores:
+    """Returns the two sides combined; several groups of members can share one non-member side."""
+    return RankedScores(members.scores, nonmembers.scores, members.sums, nonmembers.sums)
 
 
 def percentile_intervals(draws: Scores, confidence: float) -> tuple[Scores, Scores]:
     """Returns the percentile interval of each row of `draws` (R×D): R lower and R upper ends.
 
-    Where every draw agrees (a perfect detector) it has no width.
+    If all draws are equal, as for a perfect detector, the interval has no width.
     """
     tail = (1 - confidence) / 2
     low, high = np.quantile(draws, [tail, 1 - tail], axis=1)

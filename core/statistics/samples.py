@@ -1,6 +1,6 @@
-"""Samples of members and non-members, and their draws: of examples, of units of texts, of clusters.
+"""Samples of members and non-members with bootstrap draws of examples, texts or clusters.
 
-Estimates on one sample use the same draws, so that their differences are paired.
+Estimates on one sample use the same draws, so their differences are paired.
 
 Shapes: n examples, U units (such as the chunks of texts), K clusters of one side, D draws.
 """
@@ -33,40 +33,40 @@ from contamination.core.statistics.metrics import AUROC, Metric
 Clusters = NDArray[np.intp]
 """Each example's cluster, numbered from 0 without gaps."""
 Mask = NDArray[np.bool_]
-FEWEST_CLUSTERS = 2
-"""The fewest clusters per side that show how much clusters differ."""
-TINY = 1e-12
-"""A smaller variance of draws is rounding."""
+MIN_CLUSTERS = 2
+"""The minimum number of clusters per side: with fewer, their variance is unknown."""
+ROUNDING_VARIANCE = 1e-12
+"""A smaller variance of draws is a rounding error."""
 
 
 def estimate_mean(
-    values: Scores, drawn: Counts, number: int | None = None, *, rate: bool = False
+    values: Scores, drawn: Counts, n_texts: int | None = None, *, rate: bool = False
 ) -> Estimate:
-    """Returns the mean of one side's values.
+    """Returns an estimate of the mean of one side's values.
 
     Args:
-        values: of the examples or units (U).
+        values: the values of the examples or units (U).
         drawn: how often each draw has each of them (D × U).
-        number: the number of independent texts, which is `n_members` of the estimate; None: U.
-        rate: whether the values are 0 or 1, so that the mean has `number` trials.
+        n_texts: the number of independent texts, which is `n_members` of the estimate; None: U.
+        rate: whether the values are 0 or 1, so that the mean has `n_texts` trials.
     """
-    n_texts = len(values) if number is None else number
+    n_texts = len(values) if n_texts is None else n_texts
     draws = drawn @ values / drawn.sum(axis=1)
     return Estimate(n_texts, 0, float(values.mean()), draws, n_texts if rate else None)
 
 
 def estimate_difference(minuend: Estimate, subtrahend: Estimate) -> Estimate:
-    """Returns the paired difference, draw by draw; its interval is that of the draws."""
+    """Returns the paired difference of two estimates; its interval is the draws' percentiles."""
     value, draws = minuend.value - subtrahend.value, minuend.draws - subtrahend.draws
     return replace(minuend, value=value, draws=draws, trials=None, steps=None)
 
 
 @dataclass(frozen=True)
 class UnitSample:
-    """Some of the units, with draws of their texts: all units of a text are drawn together.
+    """Some of the units, with bootstrap draws: all units of a text are drawn together.
 
     Attributes:
-        rows: the units' indices.
+        rows: the indices of the units.
         drawn: how often each draw has each unit (D × U).
         texts: the number of texts.
     """
@@ -77,14 +77,14 @@ class UnitSample:
 
     @classmethod
     def draw(cls, mask: Mask, text_ids: NDArray[np.str_], draws: int, seed: int) -> UnitSample:
-        """Draws the texts of the units that the mask selects."""
+        """Returns the units selected by the mask, with draws of their texts."""
         rows = np.flatnonzero(mask)
         _, text = np.unique(text_ids[rows], return_inverse=True)
         texts = int(text.max(initial=-1)) + 1
         return cls(rows, draw_counts(max(1, texts), draws, seed)[:, text], texts)
 
     def mean(self, values: Scores, *, rate: bool = False) -> Estimate:
-        """Returns the mean over the units; a mean of 0s and 1s (`rate`) has the texts as trials."""
+        """Returns the mean over the units; with `rate` (0s and 1s), each text is a trial."""
         return estimate_mean(values[self.rows], self.drawn, self.texts, rate=rate)
 
 
@@ -119,7 +119,7 @@ def number_clusters(named: Sequence[tuple[str, str]]) -> Clusters | None:
     An example without a cluster is a cluster of its own.
 
     Args:
-        named: each example's benchmark and the name of its cluster, or "".
+        named: the benchmark and the cluster's name ("" if none) of each example.
     """
     if not any(cluster for _, cluster in named):
         return None
@@ -131,10 +131,10 @@ def number_clusters(named: Sequence[tuple[str, str]]) -> Clusters | None:
 
 
 def clusters_by_side(cluster: Clusters, member: Mask) -> tuple[Clusters, Clusters]:
-    """Returns the members' and the non-members' clusters, each numbered from 0.
+    """Returns the members' clusters and the non-members' clusters, each numbered from 0.
 
-    A cluster with both is a cluster on each side. This makes intervals too wide rather than too
-    narrow, since what both sides have in common moves them together.
+    A cluster with both members and non-members becomes one cluster on each side. The intervals are
+    then too wide rather than too narrow, since a shared cluster moves both sides together.
     """
     members, nonmembers = (
         np.unique(cluster[side], return_inverse=True)[1] for side in (member, ~member)
@@ -145,17 +145,17 @@ def clusters_by_side(cluster: Clusters, member: Mask) -> tuple[Clusters, Cluster
 def draw_cluster_counts(cluster: Clusters, draws: int, seed: int) -> Counts:
     """Returns how often each example is drawn in `draws` resamples of whole clusters (D × n).
 
-    The snippets of a book go up and down together, so that a bootstrap of single snippets counts
-    many similar snippets as independent evidence. Here clusters are drawn with replacement (Davison
-    and Hinkley 1997, section 3.8) until the draw is as large as the side; of the last cluster a
-    random part is taken. Every metric sees sides of the usual size.
+    The scores of snippets of one book are correlated, so a bootstrap of single snippets would
+    treat similar snippets as independent. Here clusters are drawn with replacement (Davison and
+    Hinkley 1997, section 3.8) until the draw is as large as the side. A random part of the last
+    cluster is taken, so that all draws have the same size.
     """
     rng, size = np.random.default_rng(seed), np.bincount(cluster)
     rows = np.split(np.argsort(cluster, kind="stable"), np.cumsum(size)[:-1])
-    enough = -(-len(cluster) // int(size.min()))
+    max_clusters = -(-len(cluster) // int(size.min()))
     counts = np.empty((draws, len(cluster)), np.float32)
     for draw in counts:
-        picked = rng.integers(0, len(size), enough)
+        picked = rng.integers(0, len(size), max_clusters)
         total = np.cumsum(size[picked])
         last = int(np.searchsorted(total, len(cluster)))
         draw[:] = np.bincount(picked[:last], minlength=len(size))[cluster]
@@ -166,13 +166,13 @@ def draw_cluster_counts(cluster: Clusters, draws: int, seed: int) -> Counts:
 
 @dataclass(frozen=True)
 class LabelledSample:
-    """Members and non-members, with draws of their clusters, or of themselves if they have none.
+    """Members and non-members, with bootstrap draws of their clusters, or of single examples.
 
     Attributes:
         sizes: the numbers of members and of non-members.
         clusters: the members' and the non-members' clusters; None if there are none.
         draws: the number of draws.
-        seed: of the draws.
+        seed: the seed of the draws.
     """
 
     sizes: tuple[int, int]
@@ -182,7 +182,7 @@ class LabelledSample:
 
     @classmethod
     def of(cls, member: Mask, cluster: Clusters | None, draws: int, seed: int) -> LabelledSample:
-        """Returns the sample of examples; without members or non-members it has no clusters."""
+        """Returns the sample; clusters are ignored if there are no members or no non-members."""
         sizes = int(member.sum()), int((~member).sum())
         if cluster is None or not all(sizes):
             return cls(sizes, None, draws, seed)
@@ -198,7 +198,7 @@ class LabelledSample:
 
     @cached_property
     def resample(self) -> Resample:
-        """How often each draw has each example: of whole clusters where there are any."""
+        """The draws: of whole clusters if there are any, otherwise of single examples."""
         if self.clusters is None:
             return self.resample_of_single_examples
         members, nonmembers = self.clusters
@@ -211,18 +211,18 @@ class LabelledSample:
 
     @cached_property
     def resample_of_single_examples(self) -> Resample:
-        """Draws of single examples, with which those of clusters are compared."""
+        """Draws of single examples, with which draws of clusters are compared."""
         return resample_examples(*self.sizes, self.draws, self.seed)
 
     def estimate(
-        self, member_scores: Scores, nonmember_scores: Scores, wanted: Sequence[Metric]
+        self, member_scores: Scores, nonmember_scores: Scores, metrics: Sequence[Metric]
     ) -> dict[str, Estimate]:
-        """Returns every wanted metric, by name, of one method's scores."""
-        estimates = estimate_metrics(member_scores, nonmember_scores, self.resample, wanted)
+        """Returns the estimates of the metrics, by name, from one method's scores."""
+        estimates = estimate_metrics(member_scores, nonmember_scores, self.resample, metrics)
         if self.clusters is None:
             return estimates
         by_examples = estimate_metrics(
-            member_scores, nonmember_scores, self.resample_of_single_examples, wanted
+            member_scores, nonmember_scores, self.resample_of_single_examples, metrics
         )
         return {
             m.name: self.widen(
@@ -231,21 +231,21 @@ class LabelledSample:
                     trials=self._trials(estimates[m.name], by_examples[m.name], m),
                 )
             )
-            for m in wanted
+            for m in metrics
         }
 
     def widen(self, clustered: Estimate) -> Estimate:
         """Returns the estimate with draws widened for the small number of clusters."""
         counts = self.cluster_counts
         assert counts is not None
-        few = [
-            f"≥ {FEWEST_CLUSTERS} clusters of {side}"
+        missing = [
+            f"≥ {MIN_CLUSTERS} clusters of {side}"
             for side, number in zip(("members", "non-members"), counts, strict=True)
-            if number < FEWEST_CLUSTERS
+            if number < MIN_CLUSTERS
         ]
-        if few:
+        if missing:
             sizes = clustered.n_members, clustered.n_nonmembers
-            return estimate_without_value(sizes, len(clustered.draws), " and ".join(few))
+            return estimate_without_value(sizes, len(clustered.draws), " and ".join(missing))
         if clustered.needs:
             return clustered
         mean = clustered.draws.mean()
@@ -253,25 +253,26 @@ class LabelledSample:
         return replace(clustered, draws=draws)
 
     def _trials(self, clustered: Estimate, by_examples: Estimate, metric: Metric) -> float | None:
-        """Those of single examples over the design effect (Kish 1965), the ratio of variances.
+        """The trials of single examples, divided by the design effect (Kish 1965).
 
-        Where draws don't differ it is not known, and each cluster counts as one example.
+        The design effect is the ratio of the variances. If the draws don't vary, it is unknown, and
+        each cluster counts as one example.
         """
         if metric.trials is None or by_examples.trials is None:
             return None
         variances = clustered.draws.var(), by_examples.draws.var()
-        if min(variances) < TINY:
+        if min(variances) < ROUNDING_VARIANCE:
             assert self.cluster_counts is not None
             return metric.trials(*self.cluster_counts)
         return by_examples.trials / max(1.0, float(variances[0] / variances[1]))
 
 
 def widening_factor(members: int, nonmembers: int) -> float:
-    """Returns the factor by which deviations are multiplied, given the numbers of clusters.
+    """Returns the factor that widens the draws' deviations, given the numbers of clusters.
 
-    √(K / (K − 1)), since the variance among K drawn clusters is that much too small on average
-    (Rao and Wu 1988); and Student's quantile over the normal one, since it is itself uncertain.
-    Both are 1 with many clusters.
+    It is √(K / (K − 1)), which corrects the too small variance among K drawn clusters (Rao and Wu
+    1988), times Student's quantile divided by the normal quantile, since the variance is itself
+    uncertain. Both factors approach 1 with many clusters.
     """
     from scipy.stats import norm, t
 

@@ -1,4 +1,4 @@
-"""Tests of a difference between members and non-members, and corrections for several."""
+"""Tests of differences between members and non-members, and corrections for multiple tests."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from numpy.typing import NDArray
 
 from contamination.core.statistics.bootstrap import Scores
 
-DIGITS = 9
-"""Of a sum of shares: whole clusters count as whole numbers, so that the least p is 1/(K+1)."""
+SHARE_DIGITS = 9
+"""Sums of shares are rounded, so that whole clusters are whole numbers and p is at least
+1/(K+1)."""
 
 
 def relabelled_differences(members: Scores, nonmembers: Scores, n_draws: int, seed: int) -> Scores:
-    """Returns differences of the means under random relabellings (draws).
+    """Returns the differences of the means under `n_draws` random relabellings (n_draws,).
 
-    Membership is drawn at random, so these are what the difference would be without an effect
-    (Fisher 1935), at any number of examples. How often each distinct value falls to the members is
-    multivariate hypergeometric: one draw of it is one relabeling.
+    Membership is assigned at random, so this is the exact distribution of the difference without an
+    effect (Fisher 1935). The number of members with each distinct value is multivariate
+    hypergeometric; each draw is one relabelling.
     """
     values, counts = np.unique(np.concatenate([members, nonmembers]), return_counts=True)
     rng = np.random.default_rng(seed)
@@ -26,10 +27,10 @@ def relabelled_differences(members: Scores, nonmembers: Scores, n_draws: int, se
     return differences
 
 
-def relabelling_p_value(difference: float, relabelings: Scores) -> float:
-    """Two-sided: the share of relabelings as far from zero, (1 + count) / (1 + draws): never 0."""
-    further = int((np.abs(relabelings) >= abs(difference) - 1e-12).sum())
-    return (1 + further) / (1 + len(relabelings))
+def relabelling_p_value(difference: float, relabellings: Scores) -> float:
+    """Returns the two-sided p-value (1 + n) / (1 + draws), where n relabellings are as extreme."""
+    n_as_extreme = int((np.abs(relabellings) >= abs(difference) - 1e-12).sum())
+    return (1 + n_as_extreme) / (1 + len(relabellings))
 
 
 def conformal_p_values(
@@ -37,12 +38,12 @@ def conformal_p_values(
 ) -> Scores:
     """Returns how likely a non-member scores at least as high: (1 + #{null ≥ score}) / (1 + n).
 
-    Against n non-members; uniform on 1/(n+1), …, 1 for another non-member, and larger where scores
-    are tied (Davison and Hinkley 1997, eq. 4.11). The least is 1/(n+1).
+    For a further non-member, p is uniform on 1/(n+1), …, 1, and larger if scores are tied (Davison
+    and Hinkley 1997, eq. 4.11). The smallest possible p is 1/(n+1).
 
     Args:
-        scores: of the texts, shape (T,).
-        null_scores: of the n non-members.
+        scores: the scores of the texts, shape (T,).
+        null_scores: the scores of the n non-members, shape (n,).
         in_null: which of `scores` are in `null_scores` themselves, shape (T,); they are compared
             with the n - 1 others.
     """
@@ -57,29 +58,30 @@ def clustered_p_values(
     null_scores: Scores,
     null_clusters: NDArray[np.intp],
 ) -> Scores:
-    """`conformal_p_values` where non-members come in clusters: each cluster counts as one.
+    """Returns conformal p-values against clustered non-members; each cluster counts as one.
 
-    (1 + Σ_k share of cluster k's non-members ≥ score) / (1 + K), over the K clusters but the text's
-    own. For a non-member of a cluster like the others P(p ≤ a) ≤ a, however alike those of one
-    cluster are (hierarchical conformal prediction: Lee, Barber and Willett 2023). The least is
-    1/(K+1). Where each text is a cluster of its own, it is the same number.
+    The value is (1 + Σ_k share of cluster k's non-members ≥ score) / (1 + K), over the K clusters
+    other than the text's own. For a non-member from an exchangeable cluster, P(p ≤ a) ≤ a, however
+    similar the texts within a cluster are (hierarchical conformal prediction: Lee, Barber and
+    Willett 2023). The smallest possible p is 1/(K+1). If each text is its own cluster, the result
+    equals `conformal_p_values`.
 
     Args:
-        scores: of the texts, shape (T,).
-        score_clusters: their clusters, shape (T,).
-        null_scores: of the n non-members.
-        null_clusters: theirs, shape (n,).
+        scores: the scores of the texts, shape (T,).
+        score_clusters: the clusters of the texts, shape (T,).
+        null_scores: the scores of the n non-members, shape (n,).
+        null_clusters: the clusters of the non-members, shape (n,).
     """
     size = np.bincount(null_clusters, minlength=score_clusters.max(initial=0) + 1)
     order = np.argsort(null_scores)
     weights = np.append((1 / size[null_clusters])[order], 0)
-    above = np.cumsum(weights[::-1])[::-1]  # from each place on
+    above = np.cumsum(weights[::-1])[::-1]  # the total weight from each position on
     reaching = above[np.searchsorted(null_scores[order], scores)]
-    own_reaching = _counts_reaching_in_own_cluster(
+    own_share = _counts_reaching_in_own_cluster(
         scores, score_clusters, null_scores, null_clusters
     ) / np.maximum(size[score_clusters], 1)
-    clusters = (size > 0).sum() - (size[score_clusters] > 0)
-    p_values: Scores = (1 + (reaching - own_reaching).round(DIGITS).clip(0)) / (1 + clusters)
+    n_clusters = (size > 0).sum() - (size[score_clusters] > 0)
+    p_values: Scores = (1 + (reaching - own_share).round(SHARE_DIGITS).clip(0)) / (1 + n_clusters)
     return p_values
 
 
@@ -89,7 +91,7 @@ def _counts_reaching_in_own_cluster(
     null_scores: Scores,
     null_clusters: NDArray[np.intp],
 ) -> NDArray[np.intp]:
-    """Returns how many null scores of its own cluster are at least as high as each score."""
+    """For each score, the number of null scores in its own cluster that are at least as high."""
     values, group = (
         np.concatenate([null_scores, scores]),
         np.concatenate([null_clusters, score_clusters]),
@@ -104,7 +106,7 @@ def _counts_reaching_in_own_cluster(
 
 
 def holm_correction(p_value: Scores) -> Scores:
-    """Holm's step-down correction of a family of p-values (Holm 1979)."""
+    """Returns a family of p-values after Holm's step-down correction (Holm 1979)."""
     order = np.argsort(p_value, kind="stable")
     steps = p_value[order] * np.arange(len(p_value), 0, -1)
     adjusted = np.empty_like(p_value)

@@ -1,6 +1,7 @@
 """Rewordings of texts: word edits, and replacements by a masked language model.
 
-They make approximate duplicates of inserted texts, and neighbours and augmentations of scored ones.
+They create approximate duplicates of inserted texts, and neighbours and augmentations of scored
+texts.
 """
 
 from __future__ import annotations

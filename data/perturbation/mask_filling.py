@@ -1,4 +1,4 @@
-"""A masked language model that fills blanks; imports torch, so import it inside functions.
+"""Fills blanks with a masked language model; it imports torch, so import it inside functions.
 
 Shapes: B windows, T tokens (padded), N blanks, V vocabulary.
 """
@@ -16,12 +16,15 @@ from contamination.core.errors import ConfigError
 from contamination.core.progress import progress_bar
 from contamination.data.perturbation.masking import Blank, Vocabulary, Window, draw_token
 
-SPARE = 8  # logits beyond the candidates, to see whether the last of them is a close call
-Answer = list[tuple[int, str, bool]]  # for each blank of a window
+EXTRA_LOGITS = (
+    8  # logits beyond the candidates, to detect whether the last candidate is a close call
+)
+FilledBlanks = list[tuple[int, str, bool]]
+"""The blanks of a window: number, word, and whether the draw was certain."""
 
 
 class MaskFiller:
-    """Draws a word for each blank of some windows."""
+    """Draws a word for each blank in windows of tokens."""
 
     def __init__(
         self, path: str, model: Any, vocabulary: Vocabulary, pad: int, candidates: int
@@ -29,20 +32,20 @@ class MaskFiller:
         self.path, self.model, self.vocabulary = path, model, vocabulary
         self.pad, self.candidates = pad, candidates
         self.device: torch.device = next(model.parameters()).device
-        barred = [not word for word in vocabulary.words]
-        self.barred = torch.tensor(barred, device=self.device)
+        not_a_word = [not word for word in vocabulary.words]
+        self.not_a_word = torch.tensor(not_a_word, device=self.device)
 
     def draw_words(
         self, windows: Sequence[Window], blanks: Sequence[Blank], batch_tokens: int
     ) -> list[str]:
-        """Return a word for each blank, none of them the word that it replaces."""
+        """Return a word for each blank, which differs from the word that it replaces."""
         word_by_blank: dict[int, str] = {}
         with progress_bar(total=len(windows), desc="rewording", unit="window") as bar:
             for batch in self._iter_batches_longest_first(windows, batch_tokens):
                 answers = self._answers_halving_batches(batch, blanks)
                 for window, answer in zip(batch, answers, strict=True):
-                    if len(batch) > 1 and not all(sure for _, _, sure in answer):
-                        # Rounding depends on the batch, so a close call is repeated alone.
+                    if len(batch) > 1 and not all(certain for _, _, certain in answer):
+                        # Rounding depends on the batch, so a close call is repeated by itself.
                         (answer,) = self._draw_answers([window], blanks)
                     word_by_blank.update((number, word) for number, word, _ in answer)
                 bar.update(len(batch))
@@ -59,8 +62,8 @@ class MaskFiller:
 
     def _answers_halving_batches(
         self, batch: list[Window], blanks: Sequence[Blank]
-    ) -> list[Answer]:
-        """Return the answers of a batch, in two halves if the device's memory runs out."""
+    ) -> list[FilledBlanks]:
+        """Return the answers of a batch, computed in two halves if memory runs out."""
         try:
             return self._draw_answers(batch, blanks)
         except torch.cuda.OutOfMemoryError as error:
@@ -75,8 +78,8 @@ class MaskFiller:
             batch[half:], blanks
         )
 
-    def _draw_answers(self, batch: Sequence[Window], blanks: Sequence[Blank]) -> list[Answer]:
-        """Return each blank's number, its word and whether the draw was sure, by window."""
+    def _draw_answers(self, batch: Sequence[Window], blanks: Sequence[Blank]) -> list[FilledBlanks]:
+        """Return the filled blanks of each window."""
         numbers = [number for window in batch for number, _ in window.blanks]
         logits, ids = self._top_logits_and_ids(batch, [blanks[n].word for n in numbers])
         rows = zip(numbers, logits, ids, strict=True)
@@ -85,30 +88,30 @@ class MaskFiller:
 
     def _draw_word_and_certainty(self, blank: Blank, logits: Any, ids: Any) -> tuple[str, bool]:
         possible = np.isfinite(logits)  # a small vocabulary may have fewer candidates
-        token, sure = draw_token(logits[possible], ids[possible], self.candidates, blank.seed)
-        return self.vocabulary.word_in_original_case(token, blank.word), sure
+        token, certain = draw_token(logits[possible], ids[possible], self.candidates, blank.seed)
+        return self.vocabulary.word_in_original_case(token, blank.word), certain
 
     @torch.inference_mode()
     def _top_logits_and_ids(
         self, batch: Sequence[Window], originals: Sequence[str]
     ) -> tuple[Any, Any]:
-        """Return the highest logits and their ids, shape (N, candidates + SPARE), descending."""
+        """Return the highest logits and their ids, (N, candidates + EXTRA_LOGITS), descending."""
         logits_NV = self._blank_logits(batch)
-        if not bool((torch.isfinite(logits_NV) | self.barred).all()):
+        if not bool((torch.isfinite(logits_NV) | self.not_a_word).all()):
             raise ConfigError(
                 f"masked_lm.path is {self.path!r}: the model's logits are NaN or infinite. Check "
                 "its weights, or choose another masked model."
             )
-        logits_NV = logits_NV.masked_fill(self.barred, -torch.inf)
+        logits_NV = logits_NV.masked_fill(self.not_a_word, -torch.inf)
         for row, word in enumerate(originals):
             logits_NV[
                 row, self.vocabulary.same.get(self.vocabulary.fold_word(word), [])
             ] = -torch.inf
-        top = torch.topk(logits_NV, min(self.candidates + SPARE, logits_NV.shape[1]))
+        top = torch.topk(logits_NV, min(self.candidates + EXTRA_LOGITS, logits_NV.shape[1]))
         return top.values.double().cpu().numpy(), top.indices.cpu().numpy()
 
     def _blank_logits(self, batch: Sequence[Window]) -> Tensor:
-        """Return float32 logits of the blanks only, shape (N, V), which saves memory."""
+        """Return the float32 logits of only the blanks, shape (N, V), to save memory."""
         shape = (len(batch), max(len(window.ids) for window in batch))
         ids_BT = torch.full(shape, self.pad)
         real_BT = torch.zeros(shape, dtype=torch.long)

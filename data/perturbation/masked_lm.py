@@ -1,4 +1,4 @@
-"""Rewording that replaces words by a masked language model's."""
+"""A rewording that replaces words with predictions of a masked language model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contamination.core.config import (
 )
 from contamination.core.errors import ConfigError, require
 from contamination.core.models import (
-    LOADING,
+    REPORTING_OPTIONS,
     check_loaded_weights,
     load_pretrained,
     load_tokenizer,
@@ -40,7 +40,7 @@ NUMBER = re.compile(r"\d+")
 
 
 def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
-    """Load the fast tokenizer and the float32 masked language model, in evaluation mode.
+    """Return the fast tokenizer and the float32 masked language model, in evaluation mode.
 
     Raises:
         ConfigError: there is no such model, it has no masked-language head, or its tokenizer is
@@ -52,13 +52,15 @@ def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
     tokenizer = load_tokenizer(FIELD, path)
     _require_model(tokenizer.is_fast, path, "its tokenizer is not a fast one")
     _require_model(tokenizer.mask_token_id is not None, path, "its tokenizer has no mask token")
-    options = {"dtype": torch.float32, "use_safetensors": True, **LOADING}
+    options = {"dtype": torch.float32, "use_safetensors": True, **REPORTING_OPTIONS}
     model, loaded = load_pretrained(AutoModelForMaskedLM, FIELD, path, **options)
     check_loaded_weights(
         FIELD, path, model, {**loaded, "unexpected_keys": _unexpected_layer_weights(model, loaded)}
     )
-    fits = len(tokenizer) <= model.get_input_embeddings().num_embeddings
-    _require_model(fits, path, f"its tokenizer has {len(tokenizer)} tokens, more than its model")
+    has_embeddings = len(tokenizer) <= model.get_input_embeddings().num_embeddings
+    _require_model(
+        has_embeddings, path, f"its tokenizer has {len(tokenizer)} tokens, more than its model"
+    )
     return tokenizer, _to_device(model.eval(), device)
 
 
@@ -70,7 +72,7 @@ def special_tokens_around(tokenizer: Any) -> TokensAround:
 
 
 def max_input_tokens(tokenizer: Any, model: Any) -> int:
-    """Return the most tokens of one input of the model."""
+    """Return the maximum number of tokens in one input of the model."""
     limits = [int(tokenizer.model_max_length)]
     positions = getattr(model.config, "max_position_embeddings", None)
     if positions:
@@ -78,15 +80,15 @@ def max_input_tokens(tokenizer: Any, model: Any) -> int:
     for name, module in model.named_modules():
         padding = getattr(module, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
-            # RoBERTa numbers its positions from the padding's id + 1.
+            # RoBERTa numbers positions from padding_idx + 1.
             limits.append(module.num_embeddings - padding - 1)
     return min(limits)
 
 
 def _unexpected_layer_weights(model: Any, loaded: Mapping[str, Any]) -> list[str]:
-    """Return unexpected weights whose names differ from the model's only in numbers: more layers.
+    """Return the unexpected weights that belong to additional layers, by their names.
 
-    Other unexpected weights, such as a pooler or a next-sentence head, are common.
+    Other unexpected weights, such as a pooler or a next-sentence head, are common and harmless.
     """
     patterns = {NUMBER.sub("0", name) for name in model.state_dict()}
     return [name for name in loaded["unexpected_keys"] if NUMBER.sub("0", name) in patterns]
@@ -99,10 +101,10 @@ def _to_device(model: Any, device: str) -> Any:
     try:
         return model.to(auto if device == "auto" else device)
     except (RuntimeError, AssertionError) as error:  # a build without CUDA asserts
-        first = str(error).strip().splitlines()[0]
+        reason = str(error).strip().splitlines()[0]
         raise ConfigError(
-            f"masked_lm.device is {device!r}: the model can't be put there ({first}). Give auto, "
-            "cpu, or a device that torch sees."
+            f"masked_lm.device is {device!r}: the model can't be moved there ({reason}). Give "
+            "auto, cpu, or a device that torch sees."
         ) from error
 
 
@@ -115,14 +117,14 @@ def _require_model(condition: bool, path: str, reason: str) -> None:
 class MaskedLM(Ranged, node="masked_lm"):
     """Replaces ⌊share·words⌋ words, at least 1, by words that a masked language model predicts.
 
-    The neighbours of Mattern et al. 2023, but drawn: words are chosen at random, all
-    masked at once, and each replaced by one of its likely tokens, drawn by the model's own
-    probabilities: a whole word, never a special token and never the word itself. The paper
-    ranks replacements of single words, which are the same few for every copy of a text.
+    It is a sampled version of the neighbours of Mattern et al. 2023. Random words are masked all at
+    once, and each is replaced by a token drawn from the most likely ones with the model's
+    probabilities: a whole word, but never a special token or the same word. The paper instead ranks
+    replacements of single words, which would be the same for every copy of a text.
 
-    Words are separated by white space; the punctuation around them is kept. A text without a letter
-    or digit is not changed. Scripts without spaces are unsuitable, since a whole sentence counts as
-    one word. Each call loads the model once, so give it all texts.
+    Words are separated by white space, and the punctuation around them is kept. A text without a
+    letter or digit is not changed. Scripts without spaces are unsuitable, since a whole sentence
+    counts as one word. Each call of `reword` loads the model, so pass all texts at once.
     """
 
     path: str
@@ -132,20 +134,20 @@ class MaskedLM(Ranged, node="masked_lm"):
     """The share of the words to replace, above 0 and at most 1."""
 
     candidates: int = ranged_field(20, at_least(1))
-    """How many of the most likely words are drawn from."""
+    """The number of most likely words from which a replacement is drawn."""
 
     window_tokens: int = ranged_field(512, at_least(16))
-    """Tokens that the model sees at once; at most what it can."""
+    """Tokens per input of the model; limited by the model's maximum."""
 
     batch_tokens: int = runtime_field(4096, at_least(1))
-    """Tokens in a batch, padding included."""
+    """Tokens per batch, including padding."""
 
     device: str = runtime_field("auto", DEVICE)
-    """`auto` (CUDA where there is one), `cpu`, `cuda` or `cuda:<n>`."""
+    """`auto` (CUDA if available), `cpu`, `cuda` or `cuda:<n>`."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        resolve_model_path(FIELD, self.path)  # a missing folder is an error before any work
+        resolve_model_path(FIELD, self.path)  # to report a missing folder before any work
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
         """Return each text with some of its words replaced."""

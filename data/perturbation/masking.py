@@ -1,4 +1,4 @@
-"""Blanks in a text, and the windows of tokens in which a masked language model fills them."""
+"""Blanks in texts, and the windows of tokens in which a masked language model fills them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ from contamination.core.errors import require
 from contamination.core.seeds import derive_seed
 from contamination.data.perturbation.base import share_of_at_least_one
 
-# A word between white space, without the punctuation around it: (don't), -> don't
+# a word between white space, without the punctuation around it: (don't), -> don't
 WORD = re.compile(r"[^\W_](?:\S*[^\W_])?")
-
-
-TokensAround = tuple[list[int], list[int]]  # what the model expects before and after a text
+TokensAround = tuple[list[int], list[int]]  # special tokens before and after a text
 
 
 @dataclass(frozen=True)
 class Blank:
-    """A word to replace: its characters text[start:end], and the seed of its draw."""
+    """A word to replace, `text[start:end]`, and the seed for drawing its replacement."""
 
     start: int
     end: int
@@ -35,14 +33,14 @@ class Blank:
 
 @dataclass(frozen=True)
 class Window:
-    """Tokens of one input of the model."""
+    """The tokens of one input of the model."""
 
-    ids: list[int]  # token ids, the model's first and last special tokens included
-    blanks: list[tuple[int, int]]  # of each blank to fill here: its number, its place in `ids`
+    ids: list[int]  # token ids, including the first and last special tokens
+    blanks: list[tuple[int, int]]  # the blanks to fill: number, and index in `ids`
 
 
 def choose_blanks(text: str, share: float, seed: int) -> list[Blank]:
-    """Choose ⌊share·words⌋ random words of the text, at least 1 if it has any, in order."""
+    """Return ⌊share·words⌋ random words of the text as blanks, in order; at least one, if any."""
     words = list(WORD.finditer(text))
     if not words:
         return []
@@ -53,22 +51,22 @@ def choose_blanks(text: str, share: float, seed: int) -> list[Blank]:
 
 
 def fill_blanks(text: str, blanks: Sequence[Blank], words: Sequence[str]) -> str:
-    """Return the text with `words` in its blanks."""
-    parts, done = [], 0
+    """Return the text with its blanks replaced by `words`."""
+    parts, position = [], 0
     for blank, word in zip(blanks, words, strict=True):
-        parts += [text[done : blank.start], word]
-        done = blank.end
-    return "".join([*parts, text[done:]])
+        parts += [text[position : blank.start], word]
+        position = blank.end
+    return "".join([*parts, text[position:]])
 
 
 def mask_blanks(
     ids: Sequence[int], offsets: Sequence[tuple[int, int]], blanks: Sequence[Blank], mask_id: int
 ) -> tuple[list[int], list[int]]:
-    """Replace the tokens of each blank by one mask; return the tokens and the masks' places.
+    """Replace the tokens of each blank by one mask; return the tokens and the masks' indices.
 
     Args:
-        ids: the text's tokens, without special ones.
-        offsets: the first and last character (exclusive) of each token.
+        ids: the text's tokens, without special tokens.
+        offsets: the first character and the end (exclusive) of each token.
         blanks: the blanks, in order.
         mask_id: the id of the mask.
     """
@@ -92,10 +90,10 @@ def iter_windows(
     width: int,
     around: TokensAround,
 ) -> Iterator[Window]:
-    """Yield windows of at most `width` tokens, including special ones; each blank is in one.
+    """Yield windows of at most `width` tokens, special ones included; each blank is in one window.
 
-    A text that does not fit is divided into strides of half a window, with a quarter of a window on
-    each side as context.
+    A text that is too long is divided into strides of half a window, with a quarter of a window as
+    context on each side.
     """
     prefix, suffix = around
     text_width = width - len(prefix) - len(suffix)
@@ -113,16 +111,19 @@ def iter_windows(
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-WORD_STARTS = ("Ġ", "▁")  # byte-level BPE, SentencePiece; WordPiece marks the rest with ## instead
-CLOSE = 1e-3  # logits; far above what the size of a batch changes in float32
+WORD_STARTS = (
+    "Ġ",
+    "▁",
+)  # of byte-level BPE and SentencePiece; WordPiece marks continuations with ##
+CLOSE_LOGITS = 1e-3  # far above the effect of the batch size on float32 logits
 
 
 class Vocabulary:
-    """The tokens that are whole words: not special, added, or a later part of a word.
+    """The tokens that are whole words: not special, added, or continuations of words.
 
     Attributes:
-        words: the text of each of the model's ids, empty if it is no whole word.
-        same: the ids of a word's spellings (by case or accents), by `fold_word`.
+        words: the word of each token id, or "" if the token is not a whole word.
+        same: folded word (`fold_word`) → the ids of its spellings, which differ in case or accents.
         folds_case: whether the model's tokenizer ignores case.
     """
 
@@ -143,20 +144,20 @@ class Vocabulary:
                 self.same[self.fold_word(word)].append(i)
 
     def fold_word(self, word: str) -> str:
-        """Return the form that a word's spellings have in common, in lower case."""
+        """Return the common form of a word's spellings, in lower case."""
         return self._normalize(word).casefold()
 
     def _normalize(self, text: str) -> str:
         if self.normalizer is None:
             return text
-        normal: str = self.normalizer.normalize_str(text)
-        return normal.strip(" ▁")  # SentencePiece models put one before the text
+        normalized: str = self.normalizer.normalize_str(text)
+        return normalized.strip(" ▁")  # SentencePiece models add one before the text
 
     def check_has_words(self, path: str) -> None:
         """Raise a ConfigError unless there are at least two words."""
         remedy = (
-            f"its tokenizer has {len(self.same)} tokens that are whole words, and a replacement "
-            "needs 2 or more. Choose another masked model."
+            f"its tokenizer has {len(self.same)} tokens that are whole words, but a replacement "
+            "needs at least 2. Choose another masked model."
         )
         require(len(self.same) >= 2, "masked_lm.path", path, remedy)
 
@@ -171,31 +172,33 @@ class Vocabulary:
 
 
 def draw_token(logits: Floats, ids: Ids, n_candidates: int, seed: int) -> tuple[int, bool]:
-    """Draw one of the `n_candidates` most likely tokens, with the model's probabilities.
+    """Draw one of the `n_candidates` most likely tokens with the model's probabilities.
 
-    The maximum of logit + Gumbel noise is such a draw. The noise belongs to the token, not to its
-    rank, so the draw is the same if two close logits change places.
+    The maximum of logit + Gumbel noise is such a draw. The noise depends on the token, not on its
+    rank, so the draw does not change if two close logits swap ranks.
 
     Args:
-        logits: those of the most likely tokens, in descending order, some more than `n_candidates`.
-        ids: the tokens.
-        n_candidates: how many tokens may be drawn.
+        logits: the logits of the most likely tokens, in descending order; more than `n_candidates`.
+        ids: the ids of these tokens.
+        n_candidates: the number of tokens that may be drawn.
         seed: the seed of the noise.
 
     Returns:
-        The token, and whether logits that differ by less than CLOSE give the same one.
+        The token, and whether changes of the logits below CLOSE_LOGITS give the same token.
     """
     n_candidates = min(n_candidates, len(logits))
     noisy = logits + _gumbel_noise(ids, seed)
     best = int(np.argmax(noisy[:n_candidates]))
-    rivals = np.delete(noisy[logits >= logits[n_candidates - 1] - CLOSE], best)
+    rivals = np.delete(noisy[logits >= logits[n_candidates - 1] - CLOSE_LOGITS], best)
     next_logit = logits[n_candidates] if n_candidates < len(logits) else -np.inf
-    sure = logits[best] > next_logit + CLOSE and bool((rivals < noisy[best] - CLOSE).all())
-    return int(ids[best]), bool(sure)
+    certain = logits[best] > next_logit + CLOSE_LOGITS and bool(
+        (rivals < noisy[best] - CLOSE_LOGITS).all()
+    )
+    return int(ids[best]), bool(certain)
 
 
 def _gumbel_noise(ids: Ids, seed: int) -> Floats:
-    """Return standard Gumbel noise of each id, from splitmix64 (Steele et al. 2014)."""
+    """Return standard Gumbel noise for each id, from splitmix64 (Steele et al. 2014)."""
     with np.errstate(over="ignore"):
         z = np.uint64(seed) + (ids.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -19,9 +19,9 @@ WORD_OR_GAP = re.compile(r"\S+|\s+")
 class Swap(Ranged, node="swap"):
     """Swaps two random words ⌊share·words⌋ times, at least once (PAC, Ye et al. 2024).
 
-    Words are separated by white space, which stays in place, so that lines keep their number of
-    words. A text of fewer than two words is not changed. Swaps may undo each other or exchange
-    equal words.
+    Words are separated by white space, which does not move, so lines keep their number of words. A
+    text with fewer than two words is not changed. Swaps may undo each other or exchange equal
+    words.
     """
 
     share: float = ranged_field(0.3, FRACTION)
@@ -49,10 +49,10 @@ GAP = re.compile(r"(\s+)")
 
 @dataclass(frozen=True)
 class Delete(Ranged, node="delete"):
-    """Deletes ⌊share·words⌋ random words, at least 1 and never all.
+    """Deletes ⌊share·words⌋ random words: at least one word, but never all words.
 
-    Wei and Zou 2019 (EDA) delete each word with a fixed probability; with a fixed number, every
-    text is equally reworded. A text of fewer than two words is not changed.
+    Wei and Zou 2019 (EDA) delete each word with a fixed probability; here the number is fixed, so
+    that all texts change to the same degree. A text with fewer than two words is not changed.
     """
 
     share: float = ranged_field(0.1, FRACTION)
@@ -64,15 +64,16 @@ class Delete(Ranged, node="delete"):
         return [self._delete_words(text, derive_seed(seed, "delete", key)) for text, key in pairs]
 
     def _delete_words(self, text: str, seed: int) -> str:
-        core = text.strip()
-        words, gaps = GAP.split(core)[::2], GAP.split(core)[1::2]
+        stripped = text.strip()
+        words, gaps = GAP.split(stripped)[::2], GAP.split(stripped)[1::2]
         if len(words) < 2:
             return text
-        dropped = min(share_of_at_least_one(self.share, len(words)), len(words) - 1)
+        n_deleted = min(share_of_at_least_one(self.share, len(words)), len(words) - 1)
         rng = np.random.default_rng(seed)
-        remaining = np.sort(rng.choice(len(words), size=len(words) - dropped, replace=False))
+        remaining = np.sort(rng.choice(len(words), size=len(words) - n_deleted, replace=False))
         indices = remaining.tolist()
-        lead, tail = text[: text.index(core)], text[text.index(core) + len(core) :]
+        start = text.index(stripped)
+        lead, tail = text[:start], text[start + len(stripped) :]
         parts = [lead, words[indices[0]]]
         for before, after in zip(indices, indices[1:], strict=False):
             parts += [_strongest_gap(gaps[before:after]), words[after]]
@@ -86,9 +87,9 @@ def _strongest_gap(gaps: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class Lowercase:
-    """Writes texts in lower case (the lowercase attack of Carlini et al. 2021, section 5.2).
+    """Converts texts to lower case (the lowercase attack of Carlini et al. 2021, section 5.2).
 
-    Nothing is random: all keys give the same version, and a text in lower case is not changed.
+    The result is not random: all keys give the same version.
     """
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
@@ -98,7 +99,7 @@ class Lowercase:
 
 @dataclass(frozen=True)
 class Exact:
-    """Leaves every text as it is."""
+    """Does not change the texts."""
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
         """Return the texts."""

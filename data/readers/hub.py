@@ -1,4 +1,4 @@
-"""Reads documents and rows from the Hugging Face hub, through `datasets`."""
+"""Reads documents and rows from the Hugging Face hub with `datasets`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from contamination.data.readers.rows import Row, Shard, Tally
 
 @dataclass(frozen=True)
 class HubRows:
-    """The rows of a hub data set's splits."""
+    """The rows in the splits of a hub data set."""
 
     path: str
     splits: tuple[str, ...] | list[str]
@@ -27,7 +27,7 @@ class HubRows:
     revision: str | None = None
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Yield the rows, split after split."""
+        """Yield the rows, split by split."""
         for split in self.splits:
             shard = Shard(Path(self.path) / split, split, "hub")
             for number, row in enumerate(
@@ -38,7 +38,7 @@ class HubRows:
 
 @dataclass(frozen=True, kw_only=True)
 class HubCorpus(StreamedCorpus):
-    """A hub data set as a corpus, streamed in its own order; ids are hashes of the texts."""
+    """A hub data set as a corpus, streamed in its order; ids are hashes of the texts."""
 
     path: str
     split: str = "train"
@@ -46,12 +46,12 @@ class HubCorpus(StreamedCorpus):
     revision: str | None = None
 
     def fingerprint(self) -> str:
-        """Return the commit that `revision` names now; for a local folder, SHA-256 of its files."""
+        """Return the current commit of `revision`, or the SHA-256 of a local folder's files."""
         return folder_digest(Path(self.path)) if self._commit is None else self._commit
 
     @cached_property
     def _commit(self) -> str | None:
-        """The commit that is read, resolved once; None if `path` is a local folder."""
+        """The commit to read, which is resolved only once; None if `path` is a local folder."""
         if Path(self.path).is_dir():
             return None
         return commit_on_hub("corpus.path", self.path, kind="dataset", revision=self.revision)
@@ -69,7 +69,7 @@ HUB_CLASSES = (HubRows, HubCorpus)
 
 
 def hub_nodes(node: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the nodes of sources on the hub, at any depth of a configuration node."""
+    """Yield the nodes of hub sources, at any depth of a configuration node."""
     if isinstance(node, Mapping):
         if node.get("_target_") in [f"{kind.__module__}.{kind.__name__}" for kind in HUB_CLASSES]:
             yield node
@@ -85,12 +85,13 @@ def stream_split(
     revision: str | None,
     read: Callable[[Any], Iterator[Mapping[str, Any]]] = iter,
 ) -> Iterator[Mapping[str, Any]]:
-    """Stream one split; `read` yields the rows of the `datasets` data set.
+    """Yield the rows of one split, streamed; `read` yields the rows of a `datasets` data set.
 
     Raises:
-        DataError: the hub can't be reached, lacks the data set, split or revision, or disconnects.
+        DataError: the hub can't be reached or disconnects, or lacks the data set, split or
+            revision.
     """
-    go_offline_if_hub_unreachable()  # before `datasets` is imported, which reads its settings
+    go_offline_if_hub_unreachable()  # before the import, since `datasets` copies the setting
     import datasets
 
     with _hub_errors_as_data_errors(path, config, split, revision):
@@ -113,7 +114,7 @@ def download_split(path: str, config: str | None, split: str, revision: str | No
 
 
 def is_data_set_cached(path: str) -> bool:
-    """Return whether a part of the data set is in the cache of `datasets`."""
+    """Return whether the data set, or some of its splits, are in the cache of `datasets`."""
     import datasets
 
     return (Path(datasets.config.HF_DATASETS_CACHE) / path.replace("/", "___")).is_dir()
@@ -125,7 +126,7 @@ def _hub_errors_as_data_errors(
 ) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # the hub client's and the transport's errors have no common base
+    except Exception as error:  # the possible errors have no common base class
         reason = (str(error).strip() or repr(error)).splitlines()[0]
         raise DataError(
             f"The hub's data set {path!r} (config {config!r}, split {split!r}, revision "

@@ -1,4 +1,4 @@
-"""Interleaves the documents of several subsets in given shares, deterministically."""
+"""Interleaves the documents of several subsets deterministically, in given shares."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ def check_weights(weights: Mapping[str, float]) -> None:
 def interleave_by_weight(
     streams: Mapping[str, Iterator[Document]], weights: Mapping[str, float]
 ) -> Iterator[Document]:
-    """Merge the subsets' streams so that every prefix has about the weights' shares of characters.
+    """Yield documents so that the shares of characters in every prefix are about the weights.
 
     The next document is always of the subset that is furthest behind (fewest characters divided by
-    weight), so a subset is off by at most one document. Nothing is random, so the documents of a
-    smaller budget are a prefix of a larger one's. If a subset runs out, the others continue.
+    weight), so a subset is off by at most one document. The order is not random, so the documents
+    of a smaller budget are a prefix of those of a larger one. If a subset ends, the others
+    continue.
 
     Raises:
         DataError: a weighted subset has no document.
     """
-    live, total = dict(streams), dict.fromkeys(streams, 0)
-    n_subsets = len(live)
-    while live:
-        subset = min(live, key=lambda name: (total[name] / weights[name], name))
-        document = next(live[subset], None)
+    open_streams, total = dict(streams), dict.fromkeys(streams, 0)
+    while open_streams:
+        subset = min(open_streams, key=lambda name: (total[name] / weights[name], name))
+        document = next(open_streams[subset], None)
         if document is not None:
             total[subset] += len(document.text)
             yield document
             continue
         if not total[subset]:
             raise no_documents_error(subset)
-        del live[subset]
-        if len(live) == n_subsets - 1 and live:  # for the first subset only
+        del open_streams[subset]
+        if len(open_streams) == len(streams) - 1 and open_streams:  # only for the first subset
             warn_of_used_up_subset(subset, total[subset])
 
 
@@ -62,7 +62,7 @@ def no_documents_error(subset: str) -> DataError:
 
 
 def warn_of_used_up_subset(subset: str, characters: int) -> None:
-    """Warn that all documents of a subset are in the mixture."""
+    """Warn that all documents of a subset are used."""
     log.warning(
         "corpus: the subset %s is used up after %s characters; the others continue, so the shares "
         "differ from corpus.weights",

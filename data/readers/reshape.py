@@ -1,4 +1,4 @@
-"""Wrappers around sources of rows that add the columns which templates need."""
+"""Wrappers around sources of rows that add the columns that templates need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from contamination.data.text import is_blank
 
 @dataclass(frozen=True)
 class Chain:
-    """Reads several sources, one after another."""
+    """Reads several sources in order."""
 
     sources: Sequence[RowSource]
 
@@ -29,7 +29,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Extract:
-    """Adds the named groups of a regular expression that is matched in one field."""
+    """Adds the named groups of a regular expression that is searched in one field."""
 
     source: RowSource
     field: str
@@ -58,13 +58,14 @@ class Extract:
 
 @dataclass(frozen=True)
 class MultipleChoice:
-    """Adds `options` (lines such as "A. bank") and `answer` ("A. bank") from a list and its key."""
+    """Adds `options` (lines such as "A. bank") and `answer` ("A. bank") to multiple-choice rows."""
 
     source: RowSource
     choices: str
-    """Field path of the list of choices."""
+    """The field path of the list of choices."""
     gold: str
-    """Field path of the right one: its letter, its index from 0, or a list that starts with it."""
+    """The field path of the right choice: a letter, an index from 0, or a list that starts with
+    one."""
 
     def rows(self, tally: Tally) -> Iterator[Row]:
         """Yield the rows, with `options` and `answer`."""
@@ -83,13 +84,13 @@ class MultipleChoice:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Adds `options`, one per line: the first right answer, then the wrong ones."""
+    """Adds `options`, one per line: the first right answer, then the wrong answers."""
 
     source: RowSource
     right: str
-    """Field path of the list of right answers."""
+    """The field path of the list of right answers."""
     wrong: str
-    """Field path of the list of wrong answers."""
+    """The field path of the list of wrong answers."""
 
     def rows(self, tally: Tally) -> Iterator[Row]:
         """Yield the rows, with `options`."""
@@ -104,11 +105,14 @@ class Alternatives:
 
 
 def with_letters(choices: Sequence[str]) -> list[str]:
-    """Return the choices as "A. …", in place of letters that they may have ("(A)…", "A) …")."""
+    """Return the choices as "A. …"; existing letters ("(A)…", "A) …") are replaced."""
     pairs = list(zip(ascii_uppercase, (str(c).strip() for c in choices), strict=False))
-    bare = [re.sub(rf"^\(?{letter}[).:]\s*", "", choice) for letter, choice in pairs]
-    have_letters = all(b != choice for b, (_, choice) in zip(bare, pairs, strict=True))
-    return [f"{a}. {b if have_letters else c}" for b, (a, c) in zip(bare, pairs, strict=True)]
+    without_letters = [re.sub(rf"^\(?{letter}[).:]\s*", "", choice) for letter, choice in pairs]
+    have_letters = all(b != choice for b, (_, choice) in zip(without_letters, pairs, strict=True))
+    return [
+        f"{letter}. {bare if have_letters else choice}"
+        for bare, (letter, choice) in zip(without_letters, pairs, strict=True)
+    ]
 
 
 def _find_list_of_texts(row: Row, path: str, tally: Tally) -> Sequence[Any] | None:

@@ -1,4 +1,4 @@
-"""Reads rows of JSONL, CSV, Parquet and text files, in memory that does not grow with the files."""
+"""Reads rows of JSONL, CSV, Parquet and text files in constant memory."""
 
 from __future__ import annotations
 
@@ -21,18 +21,23 @@ from contamination.core.errors import DataError, require
 from contamination.core.user_files import open_to_read
 
 ON_ERROR = ("stop", "skip")
-EMPTY = "empty document"
+EMPTY_DOCUMENT = "empty document"
 
 
 class Tally:
-    """Decides on bad input: raises an error, or counts it as left out.
+    """Decides what happens with input that can't be used: an error, or a count of skipped input.
 
     Attributes:
-        skipped: counts of what was left out, by reason.
+        skipped: what was left out: reason → count.
     """
 
     def __init__(self, on_error: str, option: str) -> None:
-        """Stop or skip at bad input, as `on_error` says; `option` is its name in the config."""
+        """Create a tally.
+
+        Args:
+            on_error: `stop` (raise an error) or `skip` (count).
+            option: the config field of `on_error`, for error messages.
+        """
         require(on_error in ON_ERROR, option, on_error, f"choose from {', '.join(ON_ERROR)}.")
         self.skipped: Counter[str] = Counter()
         self._stop, self._option = on_error == "stop", option
@@ -51,22 +56,25 @@ class Tally:
         self.skipped[reason] += 1
 
     def count_empty(self) -> None:
-        """Count a document without text, which is never an error: large corpora have some."""
-        self.skipped[EMPTY] += 1
+        """Count a document without text, which is never an error, since large corpora have some."""
+        self.skipped[EMPTY_DOCUMENT] += 1
 
 
 def describe_skipped(skipped: Mapping[str, int]) -> str:
-    """Describe what was left out; empty if nothing was."""
-    return "skipped " + ", ".join(f"{n} × {why}" for why, n in skipped.items()) if skipped else ""
+    """Return a description of what was left out, or "" if nothing was."""
+    counts = ", ".join(f"{n} × {reason}" for reason, n in skipped.items())
+    return f"skipped {counts}" if skipped else ""
 
 
-BLOCK_BYTES = 1 << 16  # of compressed input, which comes out several times as large
+BLOCK_BYTES = 1 << 16  # read at once
 BATCH_ROWS = 256
-LINE_BYTES = 1 << 30  # the longest line: a row is in memory several times
-CSV_FIELD_CHARACTERS = 1 << 30  # the library's limit of 131,072 is less than a long document
-ZSTD_BYTES = 512  # of compressed input, which come out as 16 MiB at most: 128 KiB for each 4
+MAX_LINE_BYTES = 1 << 30  # of one line, since memory holds several copies of a row
+CSV_FIELD_CHARACTERS = 1 << 30  # Python's default limit of 131,072 is too low for long documents
+ZSTD_BYTES = (
+    512  # decompressed at once: at most 16 MiB of output, since 4 bytes give at most 128 KiB
+)
 ZSTD_WINDOW_BYTES = 1 << 31  # what `zstd --long=31` writes
-STANDARD_INPUT = Path("standard input")  # stands for this process's standard input
+STANDARD_INPUT = Path("standard input")  # represents the process's standard input
 
 
 @dataclass(frozen=True)
@@ -74,8 +82,8 @@ class Shard:
     """One file (or one split on the hub).
 
     Attributes:
-        path: its path.
-        name: its path below the corpus's root, which is part of document ids.
+        path: the path of the file.
+        name: the path relative to the corpus's root, which is part of document ids.
         format: jsonl, csv, tsv, parquet or text.
     """
 
@@ -98,20 +106,20 @@ class Row(NamedTuple):
 
     @property
     def where(self) -> str:
-        """The row's place, for messages."""
+        """The file and the row's number, for messages."""
         return f"{self.shard.path}, row {self.number}"
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read files.
+    """Options for reading files.
 
     Attributes:
-        tally: decides on bad rows.
-        columns: the columns that are needed; None: all.
-        encoding_errors: Python's handler of invalid UTF-8.
-        bare: the column for a JSON line that is a string or a list; None: such a line is a bad row.
-        line_bytes: the most bytes of a line; None: LINE_BYTES.
+        tally: decides what happens with rows that can't be used.
+        columns: the required columns; None: all.
+        encoding_errors: Python's error handler for invalid UTF-8.
+        bare: the column for a JSON line that is a string or a list; None: such a line is an error.
+        line_bytes: the maximum size of a line; None: MAX_LINE_BYTES.
         limit: the configuration field that sets `line_bytes`, for messages.
     """
 
@@ -124,11 +132,11 @@ class ReadOptions:
 
     @property
     def max_line_bytes(self) -> int:
-        """The most bytes of a line."""
-        return LINE_BYTES if self.line_bytes is None else self.line_bytes
+        """The maximum size of a line in bytes."""
+        return MAX_LINE_BYTES if self.line_bytes is None else self.line_bytes
 
     def decode(self, raw: bytes, where: str) -> str | None:
-        """Decode bytes; None if they are not UTF-8, which the tally counts."""
+        """Return the decoded text, or None if it is not UTF-8, which the tally counts."""
         try:
             return raw.removeprefix(b"\xef\xbb\xbf").decode(errors=self.encoding_errors)
         except UnicodeDecodeError as error:
@@ -136,7 +144,7 @@ class ReadOptions:
             return None
 
     def decode_line(self, raw: bytes | None, where: str) -> str | None:
-        """Decode a line; `raw` is None if the line is longer than `max_line_bytes`."""
+        """Return the decoded line, or None; `raw` is None if the line was too long."""
         if raw is None:
             limit = self.max_line_bytes
             size = f"{self.limit}={limit}" if self.limit else f"{limit:,}"
@@ -146,9 +154,9 @@ class ReadOptions:
 
 
 def read_file(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
-    """Yield the rows of one file; the tally decides on what can't be read."""
+    """Yield the rows of one file; the tally decides what happens if something can't be read."""
     try:
-        yield from READERS[shard.format](shard, reading)
+        yield from READER_BY_FORMAT[shard.format](shard, reading)
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         reading.tally.reject("unreadable shard", f"{shard.path}", reason)
@@ -183,7 +191,7 @@ def _read_csv_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
     try:
         names = [name for name in table.fieldnames or () if name in (reading.columns or [name])]
         if duplicate_names := [name for name in names if name and names.count(name) > 1]:
-            raise OSError(f"the column {duplicate_names[0]!r} is there twice")
+            raise OSError(f"the column {duplicate_names[0]!r} occurs twice")
         for number, value in enumerate(table, 1):
             row = Row(shard, number, value)
             if None in value or None in value.values():
@@ -191,17 +199,17 @@ def _read_csv_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
                 reading.tally.reject("malformed CSV row", row.where, detail)
             else:
                 yield row
-    except csv.Error as error:  # after a stray quote the rest can't be told apart into rows
+    except csv.Error as error:  # after a stray quote, rows can't be separated
         raise OSError(f"line {table.line_num}: {error}") from error
 
 
 def _open_csv_table(lines: Iterator[str], delimiter: str) -> csv.DictReader[str]:
-    """Open a table; blanks after marks are ignored if the header has them ("text, label")."""
+    """Open a table; spaces after delimiters are ignored if the header has them ("text, label")."""
     head = next(lines, "")
     _, *later_names = head.split(delimiter)
-    spaced = bool(later_names) and all(name.startswith(" ") for name in later_names)
+    has_spaces = bool(later_names) and all(name.startswith(" ") for name in later_names)
     all_lines = chain([head], lines)
-    return csv.DictReader(all_lines, delimiter=delimiter, strict=True, skipinitialspace=spaced)
+    return csv.DictReader(all_lines, delimiter=delimiter, strict=True, skipinitialspace=has_spaces)
 
 
 def _read_parquet_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
@@ -220,7 +228,7 @@ def _read_parquet_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
 
 
 def _iter_batch_rows(batch: Any) -> Iterator[Mapping[str, Any] | None]:
-    """Yield a batch's rows, None for a row whose strings are not UTF-8 (Parquet does not check)."""
+    """Yield a batch's rows, or None for a row with invalid UTF-8, which Parquet does not check."""
     try:
         yield from batch.to_pylist()
         return
@@ -235,14 +243,14 @@ def _iter_batch_rows(batch: Any) -> Iterator[Mapping[str, Any] | None]:
 
 
 def _read_text_as_row(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
-    """Yield the file as one row, with the first of the needed columns."""
+    """Yield the file as one row, whose only column is the first of the required columns."""
     row = Row(shard, 1, {})
     text = reading.decode(b"".join(_iter_decompressed_blocks(shard.path)), row.where)
     if text is not None:
         yield row._replace(value={(reading.columns or ("text",))[0]: text})
 
 
-READERS: Mapping[str, Callable[[Shard, ReadOptions], Iterator[Row]]] = {
+READER_BY_FORMAT: Mapping[str, Callable[[Shard, ReadOptions], Iterator[Row]]] = {
     "jsonl": _read_json_rows,
     "csv": _read_csv_rows,
     "tsv": _read_csv_rows,
@@ -252,18 +260,18 @@ READERS: Mapping[str, Callable[[Shard, ReadOptions], Iterator[Row]]] = {
 
 
 def _iter_lines(path: Path, max_bytes: int | None = None) -> Iterator[bytes | None]:
-    """Yield a file's lines, None for one longer than `max_bytes`, in time linear in the size."""
-    limit = LINE_BYTES if max_bytes is None else max_bytes
+    """Yield a file's lines, or None for lines longer than `max_bytes`, in linear time."""
+    limit = MAX_LINE_BYTES if max_bytes is None else max_bytes
     line_parts: list[bytes] = []
     size = 0
     for block in _iter_decompressed_blocks(path):
-        *ends, rest = block.split(b"\n")
+        *ends, remainder = block.split(b"\n")
         for end in ends:
             yield b"".join([*line_parts, end]) if size + len(end) <= limit else None
             line_parts, size = [], 0
-        size += len(rest)
+        size += len(remainder)
         if size <= limit:
-            line_parts.append(rest)
+            line_parts.append(remainder)
         else:  # the line is too long
             line_parts.clear()
     if size:
@@ -271,7 +279,7 @@ def _iter_lines(path: Path, max_bytes: int | None = None) -> Iterator[bytes | No
 
 
 def _iter_decompressed_blocks(path: Path) -> Iterator[bytes]:
-    """Yield a file's bytes, decompressed as its suffix says."""
+    """Yield a file's bytes, decompressed according to its suffix."""
     if path.suffix == ".gz":
         with open_to_read(path) as raw, gzip.open(raw) as packed:
             yield from iter(lambda: packed.read(BLOCK_BYTES), b"")
@@ -282,13 +290,13 @@ def _iter_decompressed_blocks(path: Path) -> Iterator[bytes]:
 
 
 def _open_standard_input() -> BinaryIO:
-    if sys.stdin is None:  # its number may then be another file's
+    if sys.stdin is None:  # descriptor 0 may then be another file
         raise OSError("it is closed")
     return open(0, "rb", closefd=False)
 
 
 def _decompress_zstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Decompress frames; unlike the package's stream reader, this notices a truncated file."""
+    """Decompress frames; unlike zstandard's stream reader, this detects a truncated file."""
     import zstandard
 
     factory = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
@@ -311,7 +319,7 @@ T = TypeVar("T")
 
 
 def group_by_size(items: Iterable[T], size: Callable[[T], int], min_size: int) -> Iterator[list[T]]:
-    """Yield lists of items whose sizes add up to at least `min_size`, but for the last one."""
+    """Yield lists of items with a total size of at least `min_size`, except for the last list."""
     group_items, total = list[T](), 0
     for item in items:
         group_items.append(item)

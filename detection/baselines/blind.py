@@ -21,7 +21,7 @@ from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import Estimate, estimate_without_value
 from contamination.core.statistics.metrics import AUROC, Metric
-from contamination.data.texts import CHARACTERS
+from contamination.data.texts import BEGINNING_CHARACTERS
 from contamination.detection.baselines.classifiers import (
     Classifier,
     Ridge,
@@ -39,7 +39,7 @@ class BlindBaseline:
 
     Attributes:
         percentiles: each text's percentile, the share of its fold's non-members with a lower
-            score (ties count half), n × (1 + NULLS). The first column uses the real labels. In
+            score (ties count half), n × (1 + SHUFFLES). The first column uses the real labels. In
             the others, row i belongs to the text that received the label of text i, so that any
             subset of rows has its own null.
         style: predicts other numbers from the texts; None if there is no ridge regression.
@@ -93,11 +93,11 @@ FOLDS = 5
 REPEATS = 3
 """Random divisions into folds, over which a text's scores are averaged. A single one would add a
 standard deviation of 0.036 to the AUROC of 200 texts."""
-NULLS = 100
-"""Shuffles of the labels."""
-LEARNERS = 1_000
+SHUFFLES = 100
+"""The number of shuffles of the labels."""
+MAX_TRAINING_TEXTS = 1_000
 """The maximum number of texts to learn from, enough to detect any difference that matters."""
-LEAST = 10
+MIN_PER_LABEL = 10
 """The minimum number of members, and of non-members."""
 
 
@@ -107,17 +107,17 @@ def blind_obstacle(
     """Returns why there is no blind baseline of these texts (in these groups), or None."""
     if group is not None:
         of_members, of_nonmembers = (len(set(group[side].tolist())) for side in (member, ~member))
-        if min(of_members, of_nonmembers) < LEAST:
+        if min(of_members, of_nonmembers) < MIN_PER_LABEL:
             return (
                 f"{of_members} clusters of members and {of_nonmembers} of non-members are too few "
-                f"for the blind baseline, which takes {LEAST} of each"
+                f"for the blind baseline, which takes {MIN_PER_LABEL} of each"
             )
     members, distinct = int(member.sum()), len(set(number_equal_texts(texts)))
-    if min(members, len(texts) - members, distinct) >= LEAST:
+    if min(members, len(texts) - members, distinct) >= MIN_PER_LABEL:
         return None
     return (
         f"{members} members and {len(texts) - members} non-members ({distinct} distinct texts) are "
-        f"too few for the blind baseline, which takes {LEAST} of each"
+        f"too few for the blind baseline, which takes {MIN_PER_LABEL} of each"
     )
 
 
@@ -129,7 +129,6 @@ def blind_baseline(
     group: Rows | None = None,
     repeats: int = REPEATS,
     shuffles: Sequence[Rows] | NDArray[np.intp] | None = None,
-    within_groups: bool = False,
 ) -> BlindBaseline:
     """Scores each text by a classifier that never saw it.
 
@@ -139,7 +138,7 @@ def blind_baseline(
     because the label of one text pushes the scores of others away from it.)
 
     A text's score depends on the labels of the others, so a bootstrap of the scores would miss
-    about half of the AUROC's variance. Instead everything is repeated NULLS times with shuffled
+    about half of the AUROC's variance. Instead everything is repeated SHUFFLES times with shuffled
     labels, on the same folds. If labels are random, the real ones are like another shuffle.
 
     Args:
@@ -150,50 +149,60 @@ def blind_baseline(
         group: the number of each text's group, from 0. A group (the pieces of one book) stays in
             one fold, and its labels are shuffled together. None groups only equal texts.
         repeats: the number of random divisions into folds.
-        shuffles: whose label each text receives, for each of NULLS shuffles, so that several
+        shuffles: whose label each text receives, for each of SHUFFLES shuffles, so that several
             baselines share them. It is ignored where texts are equal or in groups. None draws
             the shuffles here.
-        within_groups: whether labels are shuffled among the texts of each group (the versions of
-            one question) and not among groups.
     """
     rng = np.random.default_rng(derive_seed(seed, "nulls"))
     if group is None:
         group = number_equal_texts(texts)
         if shuffles is None or group.max() + 1 < len(group):
-            shuffles = [shuffle_label_sources(group, rng) for _ in range(NULLS)]
+            shuffles = [shuffle_label_sources(group, rng) for _ in range(SHUFFLES)]
     else:
-        shuffles = [
-            shuffle_label_sources_within_groups(group, rng)
-            if within_groups
-            else shuffle_label_sources_of_groups(group, member, rng)
-            for _ in range(NULLS)
-        ]
+        shuffles = [shuffle_label_sources_of_groups(group, member, rng) for _ in range(SHUFFLES)]
     roles = np.stack([np.arange(len(texts)), *shuffles], axis=1)
-    training_rows = np.sort(_random_order(len(texts), seed, "learners")[:LEARNERS])
-    text_places_by_repeat = [
+    placed, style = cross_fitted_percentiles(texts, member[roles], group, seed, folds, repeats)
+    percentiles = np.empty(roles.shape)
+    np.put_along_axis(percentiles, roles, placed, axis=0)
+    return BlindBaseline(percentiles, style)
+
+
+def cross_fitted_percentiles(
+    texts: Sequence[str],
+    labels: NDArray[np.bool_],
+    group: Rows,
+    seed: int,
+    folds: int = FOLDS,
+    repeats: int = REPEATS,
+) -> tuple[Scores, StyleRegression | None]:
+    """Returns each text's percentile for each labelling (n × P), and the style of the texts.
+
+    Args:
+        texts: the texts.
+        labels: which of them are members in each labelling, the real one first (n × P).
+        group: the number of each text's group, from 0, which stays in one fold.
+        seed: see `blind_baseline`.
+        folds: see `blind_baseline`.
+        repeats: see `blind_baseline`.
+    """
+    training_rows = np.sort(_random_order(len(texts), seed, "learners")[:MAX_TRAINING_TEXTS])
+    order_by_repeat = [
         _random_order(group.max() + 1, seed, repeat)[group] for repeat in range(repeats)
     ]
     with threadpool_limits(limits=1):  # over such small matrices threads only wait
         candidate_classifiers = list(classifiers_by_name(texts, training_rows).values())
         percentiles_by_repeat = [
-            _cross_fitted_percentiles(
-                candidate_classifiers, text_places % folds, training_rows, member[roles]
-            )
-            for text_places in text_places_by_repeat
+            _cross_fitted_percentiles(candidate_classifiers, order % folds, training_rows, labels)
+            for order in order_by_repeat
         ]
-    percentiles = np.empty(roles.shape)
-    np.put_along_axis(percentiles, roles, np.mean(percentiles_by_repeat, axis=0), axis=0)
+    percentiles: Scores = np.mean(percentiles_by_repeat, axis=0)
     kernels = [
         classifier.kernel for classifier in candidate_classifiers if isinstance(classifier, Ridge)
     ]
     if not kernels:
-        return BlindBaseline(percentiles)
-    return BlindBaseline(
-        percentiles,
-        StyleRegression(
-            np.mean(kernels, axis=0), member[roles], training_rows, text_places_by_repeat, folds
-        ),
-    )
+        return percentiles, None
+    kernel = np.mean(kernels, axis=0)
+    return percentiles, StyleRegression(kernel, labels, training_rows, order_by_repeat, folds)
 
 
 class BlindBaselineFunction(Protocol):
@@ -243,7 +252,9 @@ def number_equal_texts(texts: Sequence[str]) -> Rows:
     letters = ["".join(filter(str.isalnum, text.casefold())) or text for text in texts]
     beginning, shortest_beginning = {}, ""
     for text_letters in sorted({*letters}):  # texts that begin with a text follow it directly
-        if len(shortest_beginning) < CHARACTERS or not text_letters.startswith(shortest_beginning):
+        if len(shortest_beginning) < BEGINNING_CHARACTERS or not text_letters.startswith(
+            shortest_beginning
+        ):
             shortest_beginning = text_letters
         beginning[text_letters] = shortest_beginning
     numbers: Rows = np.unique(
@@ -279,13 +290,6 @@ def shuffle_label_sources_of_groups(
     return label_source
 
 
-def shuffle_label_sources_within_groups(group: Rows, rng: np.random.Generator) -> Rows:
-    """Returns whose label each text gets, where labels are exchanged within each group alone."""
-    role = np.empty(len(group), np.intp)
-    role[np.argsort(group, kind="stable")] = np.lexsort((rng.random(len(group)), group))
-    return role
-
-
 def _random_order(number: int, seed: int, purpose: object) -> Rows:
     return np.random.default_rng(derive_seed(seed, purpose)).permutation(number)
 
@@ -311,8 +315,8 @@ def _cross_fitted_percentiles(
             columns = np.flatnonzero(best_by_column == classifier_index)
             if len(columns):
                 scores = classifier.scores(train, test, labels[:, columns])
-                places = np.ix_(test, columns)
-                percentiles[places] = _percentiles_among_nonmembers(scores, member[places])
+                block = np.ix_(test, columns)
+                percentiles[block] = _percentiles_among_nonmembers(scores, member[block])
     return percentiles
 
 

@@ -32,7 +32,7 @@ class Classifier(Protocol):
         """Returns how similar each test text is to the members (test × P).
 
         Args:
-            train: the training texts to learn from, by their places in `training_rows`.
+            train: the training texts to learn from, by their indices in `training_rows`.
             test: the texts to score.
             labels: 1 for a member, 0 for a non-member (L × P).
         """
@@ -100,9 +100,9 @@ def make_ridge(features: Any, training_rows: Rows) -> Ridge:
     return Ridge(kernel / norm if norm > 1e-9 else np.zeros_like(kernel), training_rows)
 
 
-AT_ONCE = 100
-"""The number of texts whose n-grams are in memory before they are counted."""
-MANY = 0.05
+BLOCK_TEXTS = 100
+"""The number of texts per block, whose n-grams are in memory at once."""
+DENSE_SHARE = 0.05
 """A feature that a larger share of training texts has is multiplied as a dense matrix."""
 
 
@@ -112,22 +112,23 @@ def _multiply_sparse(features: Any, training_features: Any) -> Numbers:
     Features that many training texts have are multiplied as dense matrices, which takes a quarter
     of the time.
     """
-    is_frequent = training_features.getnnz(axis=1) > MANY * training_features.shape[1]
+    is_frequent = training_features.getnnz(axis=1) > DENSE_SHARE * training_features.shape[1]
     frequent = features[:, np.flatnonzero(is_frequent)]
     rare = features[:, np.flatnonzero(~is_frequent)]
     frequent_in_training = training_features[is_frequent].toarray()
     product = np.asarray((rare @ training_features[~is_frequent]).todense())
-    for start in range(0, product.shape[0], AT_ONCE):
-        block = frequent[start : start + AT_ONCE].toarray()
-        product[start : start + AT_ONCE] += block @ frequent_in_training
+    for start in range(0, product.shape[0], BLOCK_TEXTS):
+        block = frequent[start : start + BLOCK_TEXTS].toarray()
+        product[start : start + BLOCK_TEXTS] += block @ frequent_in_training
     return product
 
 
-GREEDY = 20
+CHOSEN_GRAMS = 20
 """The number of rare n-grams chosen for members, and for non-members, in addition to ties."""
-OFTEN = 5
-"""N-grams in fewer texts than this are examined only if they could be chosen."""
-RARE = 0.6
+FREQUENT_TEXTS = 5
+"""The minimum number of texts of a frequent n-gram. Others are examined only if they could be
+chosen."""
+MAX_RARE_SHARE = 0.6
 """An n-gram counts as rare if at most this share of texts contains it."""
 
 
@@ -150,20 +151,23 @@ class RareGrams:
     @classmethod
     def from_counts(cls, counted: Any, training_rows: Rows) -> RareGrams:
         """Selects the n-grams that most texts do not contain, from their counts."""
-        held = (counted > 0).astype(np.float32)
-        share = np.asarray(held[training_rows].mean(axis=0)).ravel()
-        return cls(held[:, np.flatnonzero(share <= RARE)].tocsr(), training_rows)
+        presence = (counted > 0).astype(np.float32)
+        share = np.asarray(presence[training_rows].mean(axis=0)).ravel()
+        return cls(presence[:, np.flatnonzero(share <= MAX_RARE_SHARE)].tocsr(), training_rows)
 
     def scores(self, train: Rows, test: Rows, labels: Numbers) -> Scores:
         """Returns scores of the test rows by a fit on the training rows; see `Classifier`."""
         train_presence = self.presence[self.training_rows[train]]
         train_labels = labels[train].astype(np.float32)
         holders = np.asarray(train_presence.sum(axis=0), np.float32).ravel()
-        for min_holders in (OFTEN, 2):  # an n-gram of a single text says nothing about other texts
+        for min_holders in (
+            FREQUENT_TEXTS,
+            2,
+        ):  # an n-gram of a single text says nothing about other texts
             frequent_grams = np.flatnonzero(holders >= min_holders)
             by_members = train_presence[:, frequent_grams].T.tocsr() @ train_labels
             ratios = _smoothed_log_ratios(by_members, holders[frequent_grams], train_labels)
-            chosen = _zero_all_but_extremes(ratios, GREEDY)
+            chosen = _zero_all_but_extremes(ratios, CHOSEN_GRAMS)
             if _no_rarer_gram_could_be_chosen(chosen, min_holders - 1, train_labels):
                 break
         return np.asarray(self.presence[test][:, frequent_grams] @ chosen, np.float64)
@@ -171,7 +175,7 @@ class RareGrams:
 
 def _no_rarer_gram_could_be_chosen(chosen: Any, holders: int, labels: Any) -> bool:
     """Returns whether no n-gram in `holders` texts could be among `chosen` (n-grams × P)."""
-    has_enough = np.minimum((chosen > 0).sum(axis=0), (chosen < 0).sum(axis=0)) >= GREEDY
+    has_enough = np.minimum((chosen > 0).sum(axis=0), (chosen < 0).sum(axis=0)) >= CHOSEN_GRAMS
     if not has_enough.all():
         return False
     lowest_high = np.where(chosen > 0, chosen, np.inf).min(axis=0)
@@ -201,8 +205,8 @@ def _zero_all_but_extremes(ratios: Any, number: int) -> Any:
     """Sets all but the `number` highest and lowest ratios of each column to zero."""
     if len(ratios) <= 2 * number:
         return ratios
-    places = number - 1, len(ratios) - number
-    low, high = np.partition(ratios.T, places, axis=1)[:, places].T
+    bounds = number - 1, len(ratios) - number
+    low, high = np.partition(ratios.T, bounds, axis=1)[:, bounds].T
     return np.where((ratios <= low) | (ratios >= high), ratios, np.float32(0))
 
 
@@ -215,8 +219,10 @@ def count_shared_n_grams(texts: Sequence[str], training_rows: Rows, **options: A
     from sklearn.feature_extraction.text import HashingVectorizer
 
     vectorizer = HashingVectorizer(lowercase=False, norm=None, alternate_sign=False, **options)
-    starts = range(0, len(texts), AT_ONCE)
-    counts = vstack([vectorizer.transform(texts[i : i + AT_ONCE]) for i in starts], format="csr")
+    starts = range(0, len(texts), BLOCK_TEXTS)
+    counts = vstack(
+        [vectorizer.transform(texts[i : i + BLOCK_TEXTS]) for i in starts], format="csr"
+    )
     shared = np.flatnonzero(counts[training_rows].getnnz(axis=0) >= 2)
     return counts[:, shared] if len(shared) else csr_matrix((len(texts), 1))  # zeros
 
@@ -234,7 +240,7 @@ DATE = re.compile(
     re.IGNORECASE,
 )
 """A year from 1500 to 2099, with its month if that is next to it."""
-STEPS = 30
+MAX_STEPS = 30
 
 
 def date_features(texts: Sequence[str]) -> Numbers:
@@ -252,10 +258,10 @@ def _fractional_year(match: re.Match[str]) -> float:
 
 
 def _step_features(values: Numbers) -> Numbers:
-    """Returns for each value which of at most STEPS levels it reaches (n × levels)."""
+    """Returns for each value which of at most MAX_STEPS levels it reaches (n × levels)."""
     levels = np.unique(values)[1:]
-    if len(levels) > STEPS:
-        levels = levels[np.linspace(0, len(levels) - 1, STEPS).astype(int)]
+    if len(levels) > MAX_STEPS:
+        levels = levels[np.linspace(0, len(levels) - 1, MAX_STEPS).astype(int)]
     return (values[:, None] >= levels).astype(np.float64)
 
 
@@ -332,8 +338,8 @@ class StyleRegression:
         """Divides the training texts into halves by each order; each half is used once.
 
         Yields:
-            A Style of one half, and the predictions of a fit on the other half's labels (one number
-            per text and labeling).
+            A StyleRegression of one half, and the predictions of a fit on the other half's labels
+            (one number per text and labeling).
         """
         for order in self.orders:
             side = order[self.training_rows] % 2
@@ -344,6 +350,6 @@ class StyleRegression:
                     self.labels[self.training_rows[other_half]],
                 )
                 orders = [texts_order[texts] // 2 for texts_order in self.orders]
-                kernel, places = self.kernel[np.ix_(texts, in_half)], np.arange(len(in_half))
-                inner = StyleRegression(kernel, self.labels[texts], places, orders, self.folds)
+                kernel, rows = self.kernel[np.ix_(texts, in_half)], np.arange(len(in_half))
+                inner = StyleRegression(kernel, self.labels[texts], rows, orders, self.folds)
                 yield inner, self._hat_matrix(other_half, texts) @ labels.astype(np.float64)

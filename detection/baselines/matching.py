@@ -1,19 +1,19 @@
-"""What an attack adds to the texts: AUROC after matching on what the texts alone reveal.
+"""What a method adds to the texts: AUROC after matching on what the texts alone reveal.
 
 Members and non-members are weighted so that the texts alone no longer distinguish them. Each text
 has two covariates that need no model: its blind score (`baselines.blind`), and its score of the
-method as predicted from the other texts' scores (`baselines.classifiers.Style`). A logistic
-regression of the label on both gives each text's propensity e to be a member. Members have weight
-1 - e and non-members e, the overlap weights of Li, Morgan and Zaslavsky (2018, section 3). By their
-theorem 3 both sides then have exactly the same means of both covariates. Balancing a predicted
-outcome in addition to the propensity follows Hansen (2008, "The prognostic analogue of the
-propensity score"). Then
+method as predicted from the other texts' scores (`baselines.classifiers.StyleRegression`). A
+logistic regression of the label on both gives each text's propensity e to be a member. Members have
+weight 1 - e and non-members e, the overlap weights of Li, Morgan and Zaslavsky (2018, section 3).
+By their theorem 3 both sides then have exactly the same means of both covariates. Balancing a
+predicted outcome in addition to the propensity follows Hansen (2008, "The prognostic analogue of
+the propensity score"). Then
 
     A = Σ_i Σ_j w_i w_j (1[s_i > s_j] + ½ 1[s_i = s_j]) / (Σ_i w_i Σ_j w_j)
 
 over members i and non-members j. A is 0.5 if a score depends on membership only through the
-covariates. Style that they do not capture remains in A; `leftover` measures it, with a score that
-is style alone.
+covariates. Style that they do not capture remains in A; `leftover_style_auroc` measures it, with a
+score of style alone.
 
 Shapes: n texts, D draws, P labelings.
 """
@@ -31,7 +31,7 @@ from contamination.core.statistics.metrics import AUROC, Metric
 from contamination.detection.baselines.blind import BlindBaseline, estimate_around_null
 from contamination.detection.baselines.classifiers import Numbers, StyleRegression
 
-LEAST = 5.0
+MIN_OVERLAP = 5.0
 """The minimum Σ e (1 - e), reached by 10 members and 10 non-members that nothing distinguishes."""
 
 MATCHED = Metric(
@@ -62,9 +62,9 @@ def matched_auroc(
     counts = np.hstack([resamples.members, resamples.nonmembers])
     weights = np.hstack([*_iter_resample_weights(np.concatenate(covariates), member, counts)])
     overlap = float(weights[member, 0].sum())
-    if overlap < LEAST:
+    if overlap < MIN_OVERLAP:
         return estimate_without_value(
-            sizes, draws, "texts of both kinds that the texts alone tell not apart"
+            sizes, draws, "members and non-members that the texts alone do not distinguish"
         )
     aurocs = _weighted_aurocs(members, nonmembers, weights[member].T, weights[~member].T)
     trials = 8 * overlap  # as `auroc_trials`, of the sizes that the weights leave
@@ -111,18 +111,18 @@ def leftover_style_auroc(style: StyleRegression, sizes: tuple[int, int], draws: 
     return estimate_around_null(np.mean(aurocs, axis=0), sizes, MATCHED, draws)
 
 
-STEPS, MORE_STEPS = 15, 2
-"""Newton steps from zero, and for a resample, from the coefficients of all texts."""
-PRIOR = 0.01
+NEWTON_STEPS, RESAMPLE_NEWTON_STEPS = 15, 2
+"""Newton steps from zero for all texts; and for a resample, from the coefficients of all texts."""
+RIDGE_PENALTY = 0.01
 """The penalty on squared coefficients, which stay finite if the texts separate the labels."""
-AT_ONCE = 1 << 20
+BLOCK_SIZE = 1 << 20
 """The number of texts times draws per block."""
 
 
 def _overlap_weights(covariates: Numbers, member: NDArray[np.bool_]) -> Numbers:
     """Returns 1 - e of members and e of non-members (n × P), from covariates (k × n × P)."""
     start = np.zeros((len(covariates), member.shape[1]))
-    beta = _fit_logistic(covariates, member, np.ones(member.shape), start, STEPS)
+    beta = _fit_logistic(covariates, member, np.ones(member.shape), start, NEWTON_STEPS)
     return _probability_of_other_side(covariates, member, beta)
 
 
@@ -132,14 +132,14 @@ def _iter_resample_weights(
     """Yields the weights of all texts (n × 1), then those of resamples (n × D), block by block."""
     covariates, label = _design_matrix(text_covariates.T[:, :, None]), member[:, None]
     beta_of_all = _fit_logistic(
-        covariates, label, np.ones(label.shape), np.zeros((len(covariates), 1)), STEPS
+        covariates, label, np.ones(label.shape), np.zeros((len(covariates), 1)), NEWTON_STEPS
     )
     yield _probability_of_other_side(covariates, label, beta_of_all).astype(np.float32)
-    size = max(1, AT_ONCE // len(member))
+    size = max(1, BLOCK_SIZE // len(member))
     for start in range(0, len(counts), size):
         block_counts = counts[start : start + size].T.astype(np.float64)
         start_beta = np.repeat(beta_of_all, block_counts.shape[1], axis=1)
-        beta = _fit_logistic(covariates, label, block_counts, start_beta, MORE_STEPS)
+        beta = _fit_logistic(covariates, label, block_counts, start_beta, RESAMPLE_NEWTON_STEPS)
         weights = _probability_of_other_side(covariates, label, beta)
         yield (block_counts * weights).astype(np.float32)
 
@@ -157,11 +157,12 @@ def _fit_logistic(
     covariates: Numbers, member: NDArray[np.bool_], counts: Numbers, beta: Numbers, steps: int
 ) -> Numbers:
     """Returns the coefficients (k × D) of logistic regressions after Newton steps from `beta`."""
-    prior = PRIOR * np.eye(len(covariates))
+    prior = RIDGE_PENALTY * np.eye(len(covariates))
     for _ in range(steps):
         propensity = _propensity(covariates, beta)
         gradient = (
-            np.einsum("knd,nd->dk", covariates, counts * (member - propensity)) - PRIOR * beta.T
+            np.einsum("knd,nd->dk", covariates, counts * (member - propensity))
+            - RIDGE_PENALTY * beta.T
         )
         hessian = (
             np.einsum(
@@ -193,7 +194,7 @@ def _weighted_auroc(scores: Scores, member: NDArray[np.bool_], weights: Scores) 
 
 
 DIGITS = 6
-"""Decimals of A, whose weights are float32, so that 1 is not missed by rounding."""
+"""The number of decimals to which A is rounded: its weights are float32, so 1 is not exact."""
 
 
 def _weighted_aurocs(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.hashing import digests_by_name
 from contamination.core.progress import progress_bar
 from contamination.core.seeds import derive_seed
@@ -61,7 +61,7 @@ def blind_auroc_row(
 
 def write_benchmark(
     folder: Path, sheet: Mapping[str, Any], rows_by_set: Mapping[str, Rows], licence: str
-) -> Built:
+) -> WrittenFiles:
     """Writes the sets, by name, and the datasheet with one line per set."""
     (folder / DATA).mkdir(exist_ok=True)
     files = {name: folder / DATA / f"{name}.jsonl" for name in rows_by_set}
@@ -80,7 +80,7 @@ def write_benchmark(
     (folder / "datasheet.md").write_text(render_markdown(complete_sheet))
     (folder / "README.md").write_text(render_hub_card(complete_sheet, licence))
     names = [*(f"{DATA}/{name}.jsonl" for name in files), "datasheet.json", "datasheet.md"]
-    return Built([*names, "README.md"], {"sets": len(rows_by_set)})
+    return WrittenFiles([*names, "README.md"], {"sets": len(rows_by_set)})
 
 
 def _set_summary(name: str, rows: Rows, digest: str) -> dict[str, Any]:
@@ -155,14 +155,14 @@ def _render_value(value: Any) -> str:
         return ", ".join(
             f"{name.replace('_', ' ')} {_render_value(inner)}" for name, inner in value.items()
         )
-    words = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
-    words = words if isinstance(words, str) else json.dumps(value)
-    return words.replace("|", "\\|")
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
+    text = text if isinstance(text, str) else json.dumps(value)
+    return text.replace("|", "\\|")
 
 
 KIND = "benchmark"
-NOTES = "notes"
-"""The folder of intermediate results, from which a killed run continues."""
+INTERMEDIATE_FOLDER = "notes"
+"""The folder of intermediate results, from which an interrupted run continues."""
 
 
 def build_benchmark(
@@ -171,7 +171,7 @@ def build_benchmark(
     stage: Any,
     named: Any,
     inputs: Mapping[str, str],
-    make: Callable[[Path, Path], Built],
+    make: Callable[[Path, Path], WrittenFiles],
 ) -> Artifact:
     """Returns the benchmark's artefact, built unless it exists.
 
@@ -184,17 +184,17 @@ def build_benchmark(
         make: builds the content, from the folder and the folder of intermediate results.
     """
     folder = run_folder(Path(runs), KIND, name, named, inputs)
-    notes = folder / NOTES
+    intermediates = folder / INTERMEDIATE_FOLDER
 
-    def with_notes(folder: Path) -> Built:
-        notes.mkdir(exist_ok=True)
-        return make(folder, notes)
+    def make_with_intermediates(folder: Path) -> WrittenFiles:
+        intermediates.mkdir(exist_ok=True)
+        return make(folder, intermediates)
 
-    artifact = build_or_open(folder, stage, inputs, with_notes, named=named)
-    shutil.rmtree(notes, ignore_errors=True)
+    artifact = build_or_open(folder, stage, inputs, make_with_intermediates, named=named)
+    shutil.rmtree(intermediates, ignore_errors=True)
     return artifact
 
 
-def list_digests(inputs: Mapping[str, str]) -> list[dict[str, str]]:
+def digest_rows(inputs: Mapping[str, str]) -> list[dict[str, str]]:
     """Returns the inputs as the datasheet lists them."""
     return [{"file": name, "sha256": digest} for name, digest in inputs.items()]

@@ -12,7 +12,7 @@ from contamination.core.errors import ConfigError, require
 
 SECONDS = re.compile(r"-?\d{9,11}(\.\d+)?")
 YEAR = 365 * 24 * 3600
-"""Seconds. Smaller numbers are no time in 1970 but a year, or a day such as 20150301."""
+"""Seconds. A smaller number is not a time in 1970 but a year, or a day such as 20150301."""
 MEMBER, NONMEMBER = "member", "non-member"
 BETWEEN, UNKNOWN, EDITED = "between the cut-offs", "of unknown date", "edited since"
 
@@ -32,7 +32,7 @@ class DatedDocument:
 
 @dataclass(frozen=True)
 class CutOffs:
-    """The date before which members were created, and that from which non-members were."""
+    """The date before which members were created, and the date from which non-members were."""
 
     members_before: datetime
     nonmembers_from: datetime
@@ -100,7 +100,7 @@ def _parse_time(value: Any, zone: tzinfo | None) -> datetime:
     if isinstance(value, Real) and not isinstance(value, bool):
         if 0 <= float(value) < YEAR:
             raise ValueError(
-                f"{value} is in 1970 as Unix seconds: a year or a day goes as 2015-03-01"
+                f"{value} is in 1970 as Unix seconds: write a year or a day as 2015-03-01"
             )
         return datetime.fromtimestamp(float(value), UTC)
     date = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())

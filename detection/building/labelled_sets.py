@@ -75,7 +75,7 @@ class CandidateCounts:
     repeated: Counter[str] = field(default_factory=Counter)
     """Candidates with the same words as a text that was selected before."""
     across: Counter[str] = field(default_factory=Counter)
-    """Those of them that repeat a text of the other label."""
+    """Repeated candidates whose text was selected with the other label."""
 
 
 def select_documents(
@@ -143,7 +143,7 @@ def near_duplicates_across_labels(
     return [documents[i] for i in near], only_templates
 
 
-def without_dropped(
+def exclude_documents(
     selected: Groups, dropped: Sequence[SelectedDocument]
 ) -> dict[str, list[SelectedDocument]]:
     """Returns the documents of each group that are not dropped."""
@@ -162,7 +162,7 @@ def balance_groups(
     No group of non-members has more documents than there are members, and there are as many
     members as the largest group of non-members has.
     """
-    groups = {group: docs[:number] for group, docs in without_dropped(selected, dropped).items()}
+    groups = {group: docs[:number] for group, docs in exclude_documents(selected, dropped).items()}
     members = groups.pop(MEMBER, [])
     nonmembers = {group: documents[: len(members)] for group, documents in groups.items()}
     return {MEMBER: members[: max(map(len, nonmembers.values()))], **nonmembers}
@@ -242,7 +242,7 @@ def _labelled_row(selected: SelectedDocument, length: int, benchmark: str) -> di
     }
 
 
-TRIES = 10
+MAX_TRIES = 10
 
 
 def sentence_bleu(text: str, original: str) -> float:
@@ -256,14 +256,14 @@ def reword_set(
 ) -> LabelledSet:
     """Returns the set in other words; each text is reworded until its BLEU is above the bound.
 
-    Texts that fail TRIES times are left out, and as many of the other label.
+    Texts that fail MAX_TRIES times are left out, and equally many of the other label.
 
     Raises:
         DataError: no member or no non-member is left.
     """
     new_texts: dict[int, str] = {}
     best_bleu = 0.0
-    for attempt in range(TRIES):
+    for attempt in range(MAX_TRIES):
         remaining = [index for index in range(len(originals.rows)) if index not in new_texts]
         if not remaining:
             break
@@ -284,7 +284,7 @@ def reword_set(
     if not rows:
         raise DataError(
             f"rewording={setting}: no member or no non-member of {originals.name} has a BLEU above "
-            f"build.least_bleu={least_bleu:g} in {TRIES} tries (the best has {best_bleu:.2f}). "
+            f"build.least_bleu={least_bleu:g} in {MAX_TRIES} tries (the best has {best_bleu:.2f}). "
             "Change fewer words, such as by rewording.share=0.05, or lower the bound."
         )
     return replace(originals, setting=setting, rows=rows)

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.core.artifacts import Artifact, Built
+from contamination.core.artifacts import Artifact, WrittenFiles
 from contamination.core.config import (
-    SHARE,
+    FRACTION_OR_ZERO,
     Ranged,
     at_least,
     instantiate_node,
@@ -30,7 +30,7 @@ from contamination.core.tasks import TaskRunner
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import FIELDS, lines_digest, row_id
 from contamination.data.ngrams import NgramIndex, WordNumbers, Words, words_of
-from contamination.data.readers import ByFile, Corpus
+from contamination.data.readers import Corpus, CorpusByFile
 from contamination.data.readers.rows import Tally
 from contamination.data.rows import fold_name, raw_rows
 from contamination.data.texts import Text, Texts, clusters_of
@@ -45,8 +45,8 @@ class SelectConfig(Ranged, node="select"):
     """The rule by which candidates are kept (node `select`)."""
 
     ngram: int = ranged_field(13, at_least(1))
-    """Words of an n-gram; MIMIR uses 7 and 13."""
-    max_share: float = ranged_field(0.2, SHARE)
+    """The number of words per n-gram; MIMIR uses 7 and 13."""
+    max_share: float = ranged_field(0.2, FRACTION_OR_ZERO)
     """The largest share of a text's n-grams in the corpus; MIMIR uses 0.2 and 0.8."""
     processes: int = runtime_field(1, at_least(1))
     """Processes that read the corpus's files in parallel."""
@@ -118,11 +118,13 @@ def _select_and_write(
     corpus: SearchableCorpus,
     inputs: Mapping[str, str],
     folder: Path,
-    notes_folder: Path,
-) -> Built:
+    intermediates_folder: Path,
+) -> WrittenFiles:
     config = stage.select
-    search = NgramSearch([text.text for text in candidates], config.ngram, corpus, notes_folder)
-    read_counts = TaskRunner(notes_folder, num_proc=config.processes).run("overlap", search)
+    search = NgramSearch(
+        [text.text for text in candidates], config.ngram, corpus, intermediates_folder
+    )
+    read_counts = TaskRunner(intermediates_folder, num_proc=config.processes).run("overlap", search)
     shares = search.shares_in_corpus()
     members = np.array([text.label is True for text in candidates])
     selected = (shares <= config.max_share) & ~members
@@ -144,7 +146,7 @@ def _select_and_write(
         "name": f"{split_name(config)} of {Path(stage.examples.path).name}",
         "about": ABOUT,
         "settings": {"ngram": config.ngram, "max_share": config.max_share},
-        "sources": datasheet.list_digests(inputs),
+        "sources": datasheet.digest_rows(inputs),
         "read": {name: sum(c[name] for c in read_counts) for name in ("texts", "characters")},
         "candidates": _count_candidates(shares, members, selected),
         "selection": {"kept against left out": blind_row},
@@ -234,7 +236,7 @@ class SearchableCorpus(Protocol):
 class DocumentTexts:
     """The documents of a corpus of conf/corpus; its files are the pieces if it has files."""
 
-    corpus: Corpus | ByFile
+    corpus: Corpus | CorpusByFile
 
     @property
     def _files(self) -> Sequence[Any] | None:

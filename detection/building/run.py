@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from omegaconf import MISSING
 
-from contamination.core.artifacts import Artifact, Built, to_plain_data
+from contamination.core.artifacts import Artifact, WrittenFiles, to_plain_data
 from contamination.core.config import (
-    PART,
+    PROPER_FRACTION,
     Range,
     Ranged,
     at_least,
@@ -65,7 +65,7 @@ class BuildConfig(Ranged, node="build"):
     """Texts that share 13 words in a row with the other label: report, or drop both."""
     slices: str = ranged_field("none", one_of(("none", "month")))
     """`month`: one set per month of the non-members' creation, for a moving cut-off."""
-    least_bleu: float = ranged_field(0.75, PART)
+    least_bleu: float = ranged_field(0.75, PROPER_FRACTION)
     """The lower bound of a reworded text's BLEU."""
     processes: int = runtime_field(1, at_least(1))
     """Processes that read files in parallel."""
@@ -126,17 +126,17 @@ def _build_and_write(
     cut_offs: CutOffs,
     hashes: Mapping[str, str],
     folder: Path,
-    notes_folder: Path,
-) -> Built:
+    intermediates_folder: Path,
+) -> WrittenFiles:
     config = stage.build
     drops_duplicates = config.near_duplicates == "drop"
     texts_per_group = config.number + (max(20, config.number // 5) if drops_duplicates else 0)
     by_month, candidates = config.slices == "month", texts_per_group * config.candidates
-    source = source.prepare(notes_folder)
+    source = source.prepare(intermediates_folder)
     scan = CandidateScan(
-        source, cut_offs, stage.seed, candidates, by_month, notes_folder, config.processes
+        source, cut_offs, stage.seed, candidates, by_month, intermediates_folder, config.processes
     )
-    file_results = TaskRunner(notes_folder, num_proc=config.processes).run("read", scan)
+    file_results = TaskRunner(intermediates_folder, num_proc=config.processes).run("read", scan)
     _check_files_unchanged(source, hashes)
     candidates_by_group = scan.merge_candidates()
     _check_both_labels(candidates_by_group, sum_counts(file_results, "sides"))
@@ -145,7 +145,7 @@ def _build_and_write(
         source, candidates_by_group, texts_per_group, longest
     )
     dropped = labelled_sets.near_duplicates_across_labels(selected)[0] if drops_duplicates else []
-    _check_enough_texts(config, labelled_sets.without_dropped(selected, dropped), counts)
+    _check_enough_texts(config, labelled_sets.exclude_documents(selected, dropped), counts)
     documents = labelled_sets.balance_groups(selected, dropped, config.number)
     edits = labelled_sets.count_edited(documents[MEMBER], cut_offs)
     if after := edits["edited_after_members_before"]:
@@ -161,7 +161,7 @@ def _build_and_write(
         "name": f"{source.name}, {dates}",
         "about": ABOUT + (UNCHANGED if source.unchanged_members else EDITED_TOO),
         "settings": _settings_of_result(stage),
-        "sources": datasheet.list_digests(hashes),
+        "sources": datasheet.digest_rows(hashes),
         "read": {
             "documents": sum_counts(file_results, "sides"),
             "left_out": sum_counts(file_results, "skipped"),
@@ -183,13 +183,13 @@ def _settings_of_result(stage: BuildStage) -> dict[str, Any]:
     return {"seed": stage.seed, **settings, **_nodes_in_folder_name(stage)}
 
 
-NAMELESS = ("paths", "dates", "read_dates", "max_text_bytes")
+FIELDS_NOT_IN_NAME = ("paths", "dates", "read_dates", "max_text_bytes")
 """Fields of a source that are not part of the folder's name; the files' hashes are instead."""
 
 
 def _nodes_in_folder_name(stage: BuildStage) -> dict[str, dict[str, Any]]:
     """Returns the nodes that name the folder; files are named by content, not by path."""
-    source = {name: value for name, value in stage.source.items() if name not in NAMELESS}
+    source = {name: value for name, value in stage.source.items() if name not in FIELDS_NOT_IN_NAME}
     return {"source": source, "rewording": stage.rewording}
 
 
@@ -197,7 +197,7 @@ def _check_files_unchanged(source: Source, hashes: Mapping[str, str]) -> None:
     """Raises a DataError if a file was changed since it was hashed for the folder's name."""
     for name, digest in digests_by_name({file.name: file.path for file in source.files}).items():
         if digest != hashes[name]:
-            raise DataError(f"source.paths: {name} was changed while it was read: start again.")
+            raise DataError(f"source.paths: {name} was changed while it was read: run again.")
 
 
 def _create_rewording(stage: BuildStage) -> Rewording | None:
@@ -224,8 +224,9 @@ def _check_both_labels(groups: Mapping[str, Any], counts_by_side: Mapping[str, i
     if MEMBER not in groups or len(groups) < 2:
         counts = ", ".join(f"{n:,} {side}" for side, n in counts_by_side.items()) or "no document"
         older = (
-            " The source has no older text of those that were edited since: give one that has "
-            "(pages-meta-history), or source.unchanged_members=false, which takes their new text."
+            " The source lacks the older text of documents that were edited since: give a source "
+            "that has it (pages-meta-history), or source.unchanged_members=false to use the new "
+            "text."
         )
         raise DataError(
             f"source.paths: there are no documents on both sides of the cut-offs ({counts}). Move "

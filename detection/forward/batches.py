@@ -17,7 +17,7 @@ from contamination.detection.passes import Copies, TokenStats
 
 S = TypeVar("S", bound=Sized)
 T = TypeVar("T")
-LEAST_PIECE = 64  # tokens; if so few do not fit into memory, halving further does not help
+MIN_PIECE_TOKENS = 64  # if a piece of this size does not fit into memory, a smaller one does not
 
 
 def run_sequences(
@@ -42,9 +42,9 @@ def run_sequences(
     """
 
     def score(
-        batch: list[Sequence[int]], batch_names: list[str], _: int, tell: ProgressCallback
+        batch: list[Sequence[int]], batch_names: list[str], _: int, on_progress: ProgressCallback
     ) -> list[TokenStats]:
-        stats = model.score(batch, tell)
+        stats = model.score(batch, on_progress)
         check_finite(stats, batch_names)
         return stats
 
@@ -73,8 +73,8 @@ def run_batches(
         names: see `run_sequences`.
         batch_tokens: see `run_sequences`. It is halved for the rest of the run whenever the
             device's memory runs out.
-        score: called with a batch's sequences, their names, the current `batch_tokens`, and `tell`,
-            which reports progress; returns one result per sequence.
+        score: called with a batch's sequences, their names, the current `batch_tokens`, and
+            `on_progress`, which reports progress; returns one result per sequence.
         progress: see `run_sequences`.
         in_pieces: whether `score` also divides a text to stay within `batch_tokens`.
 
@@ -91,13 +91,16 @@ def run_batches(
             batch = waiting[: max(1, batch_tokens // width)]
             batch_names = [names[i] for i in batch]
             try:
-                tell = partial(bar.count_batch_rows, len(batch))
+                on_progress = partial(bar.count_batch_rows, len(batch))
                 batch_results = score(
-                    [sequences[i] for i in batch], batch_names, batch_tokens, tell=tell
+                    [sequences[i] for i in batch],
+                    batch_names,
+                    batch_tokens,
+                    on_progress=on_progress,
                 )
             except torch.cuda.OutOfMemoryError as error:
                 used = batch_tokens if in_pieces else len(batch) * width
-                if used <= (LEAST_PIECE if in_pieces else width):
+                if used <= (MIN_PIECE_TOKENS if in_pieces else width):
                     raise _out_of_memory_error(batch_names[0], used, in_pieces=in_pieces) from error
                 batch_tokens = used // 2
                 torch.cuda.empty_cache()
@@ -116,12 +119,17 @@ def _out_of_memory_error(text_name: str, tokens: int, *, in_pieces: bool) -> Con
     )
 
 
-def run_by_key(keys: Sequence[int], run_places: Callable[[int, list[int]], Sequence[T]]) -> list[T]:
-    """Returns a result per place; `run_places` computes those of all places with the same key."""
+def run_by_key(keys: Sequence[int], run: Callable[[int, list[int]], Sequence[T]]) -> list[T]:
+    """Returns one result per key, in order.
+
+    Args:
+        keys: one key per item.
+        run: computes the results of all items with one key, from the key and their indices.
+    """
     results: dict[int, T] = {}
     for key in sorted(set(keys)):
-        places = [i for i, other in enumerate(keys) if other == key]
-        results.update(zip(places, run_places(key, places), strict=True))
+        indices = [i for i, other in enumerate(keys) if other == key]
+        results.update(zip(indices, run(key, indices), strict=True))
     return [results[i] for i in range(len(keys))]
 
 

@@ -38,8 +38,8 @@ class Branches:
     Attributes:
         ids: the token that is read: first x*_p, then the text's own tokens after p.
         targets: the text's next token, whose statistics are computed.
-        start: p, the place of the branch's replaced token.
-        offset: the token's place minus p, from 0.
+        start: p, the position of the branch's replaced token.
+        offset: the token's position minus p, from 0.
     """
 
     ids: Index
@@ -83,9 +83,11 @@ def branch_states(
         texts: the branches of each text.
         queries: the maximum number of query tokens per text and piece; a branch is not divided.
     """
-    cuts = [_query_pieces(text, queries) for text in texts]
-    for i in range(max(map(len, cuts))):
-        piece = [t[slice(*c[i])] if i < len(c) else t[:0] for t, c in zip(texts, cuts, strict=True)]
+    bounds = [_query_pieces(text, queries) for text in texts]
+    for i in range(max(map(len, bounds))):
+        piece = [
+            t[slice(*b[i])] if i < len(b) else t[:0] for t, b in zip(texts, bounds, strict=True)
+        ]
         yield piece, _piece_states(model, cache, piece)
 
 
@@ -176,7 +178,7 @@ def run_branches(
     names: Sequence[str],
     batch_tokens: int,
     future: Parameter,
-    tell: ProgressCallback = ignore_progress,
+    on_progress: ProgressCallback = ignore_progress,
 ) -> list[Copies]:
     """Returns the texts' copies, from a forward and from their branches over cached prefixes."""
     cache = DynamicCache()  # of whole layers, even if the model's own cache would drop tokens
@@ -187,7 +189,7 @@ def run_branches(
     texts = model.score(sequences, compute_hidden_states=hidden)
     queries = max(1, min(QUERIES, batch_tokens // len(sequences)))
     states = partial(branch_states, model, cache, queries=queries)
-    return _all_copies(model, sequences, names, future, texts, states, tell)
+    return _all_copies(model, sequences, names, future, texts, states, on_progress)
 
 
 @torch.inference_mode()
@@ -197,14 +199,14 @@ def run_naive(
     names: Sequence[str],
     batch_tokens: int,
     future: Parameter,
-    tell: ProgressCallback = ignore_progress,
+    on_progress: ProgressCallback = ignore_progress,
 ) -> list[Copies]:
     """Returns what `run_branches` does, for models without a cache or 4-D masks.
 
     It runs one forward per branch.
     """
     states = partial(naive_states, model, sequences, batch_tokens=batch_tokens)
-    return _all_copies(model, sequences, names, future, model.score(sequences), states, tell)
+    return _all_copies(model, sequences, names, future, model.score(sequences), states, on_progress)
 
 
 def _all_copies(
@@ -214,7 +216,7 @@ def _all_copies(
     future: Parameter,
     text_stats: Sequence[TokenStats],
     states: Callable[[Sequence[Branches]], Iterator[tuple[list[Branches], Tensor]]],
-    tell: ProgressCallback,
+    on_progress: ProgressCallback,
 ) -> list[Copies]:
     """Returns the texts' copies from their own statistics and the `states` of their branches."""
     check_finite(text_stats, names)
@@ -228,7 +230,7 @@ def _all_copies(
         for part, stats in zip(stats_pieces, stats_by_text, strict=True):
             part.append(stats)
         done += len(states_NX)
-        tell(done, total)
+        on_progress(done, total)
     branch_stats = list(map(TokenStats.concatenate, stats_pieces))
     check_finite(branch_stats, names)
     return [
@@ -267,15 +269,15 @@ def run_infill(
     """Returns the copies of each text, in the given order.
 
     Copy 0 has the statistics of the text. Copy j has, for each token after the first 1 + j, its
-    statistics after the token j places before was replaced by the model's first choice.
+    statistics after the token j positions earlier was replaced by the model's first choice.
 
     `future` is m, 1 or more, or `all`. For the other arguments and errors see `run_sequences`.
     """
 
-    def run(naive: int, places: list[int]) -> list[Copies]:
+    def run(naive: int, indices: list[int]) -> list[Copies]:
         return run_batches(
-            [sequences[i] for i in places],
-            [text_names[i] for i in places],
+            [sequences[i] for i in indices],
+            [text_names[i] for i in indices],
             batch_tokens,
             partial(run_naive if naive else run_branches, model, future=future),
             progress,

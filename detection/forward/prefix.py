@@ -40,7 +40,7 @@ class CachedPrefixModel(LanguageModel):
         self.last_11X = states[:, -1:]
 
     def score(
-        self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
+        self, sequences: Sequence[Sequence[int]], on_progress: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns the statistics of each sequence's tokens after the first, after the prefix."""
         return self.model.score(sequences, compute_hidden_states=self.hidden_states)
@@ -62,7 +62,7 @@ class PrependedPrefixModel(LanguageModel):
         self.batches_itself = model.batches_itself
 
     def score(
-        self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
+        self, sequences: Sequence[Sequence[int]], on_progress: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns the statistics of each sequence's tokens after the first, after the prefix.
 
@@ -73,7 +73,7 @@ class PrependedPrefixModel(LanguageModel):
         leading = slice(0, max(0, self.special - 1))
         return [
             TokenStats.concatenate([stats[leading], stats[start:]])
-            for stats in self.model.score(prefixed, tell)
+            for stats in self.model.score(prefixed, on_progress)
         ]
 
 
@@ -84,7 +84,9 @@ def model_after_prefix(model: LanguageModel, prefix: Sequence[int], special: int
     """
     if isinstance(model, CausalLM):
         after_prefix = CachedPrefixModel(model, prefix, special)
-        if after_prefix.past is not None:  # else a layer keeps something else
+        if (
+            after_prefix.past is not None
+        ):  # otherwise a layer keeps something other than keys and values
             return after_prefix
     return PrependedPrefixModel(model, prefix, special)
 
@@ -123,8 +125,8 @@ def run_prefixed(
 ) -> list[Copies]:
     """Returns the statistics of each sequence i after `prefixes[prefix_numbers[i]]`."""
 
-    def run(number: int, places: list[int]) -> list[TokenStats]:
-        texts = [sequences[i] for i in places], [names[i] for i in places]
+    def run(number: int, indices: list[int]) -> list[TokenStats]:
+        texts = [sequences[i] for i in indices], [names[i] for i in indices]
         return run_after_shots(model, prefixes[number], *texts, batch_tokens, context, progress)
 
     return [(stats,) for stats in run_by_key(prefix_numbers, run)]
@@ -145,19 +147,19 @@ def run_after_shots(
     `run_sequences`.
     """
 
-    def run(count: int, places: list[int]) -> list[TokenStats]:
+    def run(count: int, indices: list[int]) -> list[TokenStats]:
         if count < (all_shots := len(shots.ids) - 1):
             remark = "" if count else " Their scores are meaningless."
             log.warning(
-                f"prefix: {len(places)} of {len(sequences)} texts have room in the model's context "
-                f"for {count} of {all_shots} shots.{remark}"
+                f"prefix: {len(indices)} of {len(sequences)} texts have room in the model's "
+                f"context for {count} of {all_shots} shots.{remark}"
             )
         prefix = shots.ids[count]
-        width = max(len(sequences[i]) for i in places)
+        width = max(len(sequences[i]) for i in indices)
         return run_sequences(
             model_after_prefix(model, prefix, len(shots.special)) if count else model,
-            [sequences[i] for i in places],
-            [names[i] for i in places],
+            [sequences[i] for i in indices],
+            [names[i] for i in indices],
             max(1, batch_tokens * width // (width + len(prefix))),  # the cache takes memory too
             progress,
         )

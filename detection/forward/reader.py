@@ -1,7 +1,7 @@
 """A model with its tokenizer, and how it performs the work of a view.
 
-A view describes its work (`Work`: a task over token sequences); the `Reader` performs it, in one
-process or several. The module also divides long texts into windows and merges their statistics.
+A view describes its work as a `ViewWork`, a task over token sequences. The `Reader` performs it, in
+one process or several. The module also divides long texts into windows and merges their statistics.
 """
 
 from __future__ import annotations
@@ -213,10 +213,10 @@ def run_continuations(
     prompt_names = [name for name in names for _ in range(n)]
 
     def score(
-        batch: Sequence[Prompt], batch_names: Sequence[str], _: int, tell: ProgressCallback
+        batch: Sequence[Prompt], batch_names: Sequence[str], _: int, on_progress: ProgressCallback
     ) -> list[list[int]]:
         try:
-            return model.generate(batch, temperature, tell)
+            return model.generate(batch, temperature, on_progress)
         except DataError as error:
             raise DataError(f"text {batch_names[0]}, or one of its batch: {error}") from error
 

@@ -49,14 +49,14 @@ def augmented_pass(augmentation: str, n: int, share: float) -> Pass:
     return Pass(view=augmentation, n=n, share=share)
 
 
-def count_of_share(k: float, n: int) -> int:
+def count_for_fraction(k: float, n: int) -> int:
     """Returns ⌊k·n⌋, at least 1; the small term makes up for rounding in 0.29·100 = 28.999…."""
     return max(1, floor(k * n + 1e-9))
 
 
 def mean_of_lowest(values: Floats, k: float) -> float:
     """Returns the mean of the ⌊k·n⌋ smallest of n ≥ 1 values, at least one."""
-    chosen = count_of_share(k, len(values))
+    chosen = count_for_fraction(k, len(values))
     return float(np.partition(values, chosen - 1)[:chosen].mean(dtype=np.float64))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import ClassVar
 
@@ -21,10 +22,15 @@ class Method(Ranged, ABC):
         numbers: the numbers of `TokenStats` that it reads; not every model provides all of them.
         generates: whether the model writes continuations for it. This takes far longer than
             reading, so `method=all` leaves such methods out.
+        costly: whether it takes far longer than reading for another reason; left out as well.
+        aligned: whether it compares the tokens of the target with those of the reference one by
+            one, so that both need the same tokenizer.
     """
 
     numbers: ClassVar[tuple[str, ...]] = ("logprob",)
     generates: ClassVar[bool] = False
+    costly: ClassVar[bool] = False
+    aligned: ClassVar[bool] = False
 
     @property
     def passes(self) -> tuple[Pass, ...]:
@@ -41,6 +47,16 @@ class Method(Ranged, ABC):
         The flag is stored next to the score in `scores.parquet`, and counted in reports.
         """
         return ""
+
+    @property
+    def lack(self) -> tuple[str, str] | None:
+        """What it needs of its own hyperparameters: the need, and the need with the remedy."""
+        return None
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """Hashes of what it reads besides texts and models, so that stored scores are its own."""
+        return {}
 
     @property
     def variant(self) -> str:

@@ -9,7 +9,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.core.config import PART, POSITIVE, SHARE, at_least, ranged_field
+from contamination.core.config import (
+    FRACTION_OR_ZERO,
+    POSITIVE,
+    PROPER_FRACTION,
+    at_least,
+    ranged_field,
+)
 from contamination.data.text import split_at_share
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import Example, Ids, Pass
@@ -28,7 +34,7 @@ class Cdd(Method):
     numbers: ClassVar[tuple[str, ...]] = ()
     generates: ClassVar[bool] = True
 
-    alpha: float = ranged_field(0.05, SHARE)
+    alpha: float = ranged_field(0.05, FRACTION_OR_ZERO)
     """α: the distances that count, as a share of the longest length; the paper's default."""
 
     n: int = ranged_field(50, at_least(1))
@@ -37,7 +43,7 @@ class Cdd(Method):
     temperature: float = ranged_field(0.8, POSITIVE)
     """The sampling temperature; the paper's default."""
 
-    share: float = ranged_field(0.5, PART)
+    share: float = ranged_field(0.5, PROPER_FRACTION)
     """The share of the words used as the prompt; the paper's tasks have prompts of their own."""
 
     tokens: int = ranged_field(100, at_least(1))

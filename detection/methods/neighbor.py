@@ -18,7 +18,7 @@ class Neighbor(Method):
 
     score(x) = mean log p of x's tokens − the mean over n neighbours x̃ of mean log p of x̃'s tokens,
     in nats per token. A neighbour is the text with some words replaced by those of a masked
-    language model (`data.perturbation.MaskedLM`).
+    language model (`data.perturbation.masked_lm.MaskedLM`).
     """
 
     augmentation: str = ranged_field("masked_lm", one_of(AUGMENTATIONS))

@@ -14,10 +14,10 @@ from omegaconf import OmegaConf
 
 from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError, near_names, require
-from contamination.detection.config import METHODS
+from contamination.detection.config import METHODS_FOLDER
 from contamination.detection.methods.base import Method
 
-MOST_VARIANTS = 1000
+MAX_VARIANTS = 1000
 """The limit for all methods together; the scores have one row per variant and text."""
 
 
@@ -25,25 +25,30 @@ def build_methods(nodes: Mapping[str, Any]) -> dict[tuple[str, str], Method]:
     """Builds the methods of the config node `method`, by name and variant.
 
     A hyperparameter given as a list makes one method per value; several variants often need no
-    further pass. `method=all` leaves out methods for which the model writes continuations.
+    further pass. `method=all` leaves out methods that take far longer than reading.
 
     Raises:
         ConfigError: an unknown class or hyperparameter, a value out of range, or more than
-            MOST_VARIANTS variants.
+            MAX_VARIANTS variants.
     """
     count = sum(_count_variants(node) for node in nodes.values())
-    if count > MOST_VARIANTS:
+    if count > MAX_VARIANTS:
         raise ConfigError(
             f"method has {count:,} variants in {len(nodes):,} methods: give at most "
-            f"{MOST_VARIANTS:,}. A hyperparameter with several values is one variant per value."
+            f"{MAX_VARIANTS:,}. A hyperparameter with several values is one variant per value."
         )
     built = {(name, m.variant): m for name, node in nodes.items() for m in _variants(name, node)}
-    return {key: m for key, m in built.items() if not (m.generates and is_all(nodes))}
+    return {key: m for key, m in built.items() if not (is_slow(m) and is_all(nodes))}
 
 
 def is_all(names: Collection[str]) -> bool:
     """Returns whether these are all methods of conf/method."""
-    return set(names) >= {path.stem for path in METHODS.glob("*.yaml")}
+    return set(names) >= {path.stem for path in METHODS_FOLDER.glob("*.yaml")}
+
+
+def is_slow(method: Method) -> bool:
+    """Returns whether the method takes far longer than reading the text."""
+    return method.generates or method.costly
 
 
 def _count_variants(method_config: Any) -> int:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from contamination.core.config import PART, POSITIVE, at_least, ranged_field
+from contamination.core.config import POSITIVE, PROPER_FRACTION, at_least, ranged_field
 from contamination.data.text import split_at_share
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import Example, Pass
@@ -38,7 +38,7 @@ class Samia(Method):
     compressed: bool = False
     """Whether to weight a continuation by its compressed size, as in the paper's SaMIA*zlib."""
 
-    share: float = ranged_field(0.5, PART)
+    share: float = ranged_field(0.5, PROPER_FRACTION)
     """The share of the words used as the prompt; the paper's default."""
 
     tokens: int = ranged_field(128, at_least(1))
@@ -56,17 +56,19 @@ class Samia(Method):
     def score(self, example: Example) -> float:
         """Returns the mean over the continuations, or 0 if the rest has no N-gram."""
         (wanted,) = self.passes
-        rest = self._count_ngrams(split_at_share(example.text, self.share)[1])
+        rest_ngrams = self._count_ngrams(split_at_share(example.text, self.share)[1])
         sampled = [continuation.text for continuation in example.continuations(wanted)[: self.n]]
-        return float(np.mean([self._rouge_recall(text, rest) for text in sampled])) if rest else 0.0
+        if not rest_ngrams:
+            return 0.0
+        return float(np.mean([self._rouge_recall(text, rest_ngrams) for text in sampled]))
 
     def flag(self, example: Example) -> str:
         """Returns a flag if the text has too few words."""
-        rest = self._count_ngrams(split_at_share(example.text, self.share)[1])
-        return "" if rest else f"fewer than {self.gram} words after the prompt, scored 0"
+        rest_ngrams = self._count_ngrams(split_at_share(example.text, self.share)[1])
+        return "" if rest_ngrams else f"fewer than {self.gram} words after the prompt, scored 0"
 
-    def _rouge_recall(self, text: str, rest: Counter[tuple[str, ...]]) -> float:
-        recall = (self._count_ngrams(text) & rest).total() / rest.total()
+    def _rouge_recall(self, text: str, rest_ngrams: Counter[tuple[str, ...]]) -> float:
+        recall = (self._count_ngrams(text) & rest_ngrams).total() / rest_ngrams.total()
         return recall * len(zlib.compress(text.encode())) if self.compressed else recall
 
     def _count_ngrams(self, text: str) -> Counter[tuple[str, ...]]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from contamination.core.config import FRACTION, POSITIVE, ranged_field
-from contamination.detection.methods._shared import count_of_share
+from contamination.detection.methods._shared import count_for_fraction
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import ORIGINAL, Example, Floats
 
@@ -46,6 +46,6 @@ class Surp(Method):
     def _surprising_and_lowest(self, example: Example) -> tuple[Floats, Floats]:
         """Returns the log-likelihoods of the surprising tokens and of all the ⌊k·n⌋ lowest."""
         stats = example.stats(ORIGINAL)
-        lowest = np.argsort(stats.logprob, kind="stable")[: count_of_share(self.k, len(stats))]
+        lowest = np.argsort(stats.logprob, kind="stable")[: count_for_fraction(self.k, len(stats))]
         sure = -stats.mean[lowest] < self.entropy
         return stats.logprob[lowest[sure]], stats.logprob[lowest]

@@ -13,7 +13,7 @@ from contamination.detection.passes import Pass
 if TYPE_CHECKING:
     from contamination.detection.config import ScoredModelConfig
 
-__all__ = ["KINDS", "ModelHandle", "model_of", "open_model"]
+__all__ = ["KINDS", "ModelHandle", "model_for_pass", "open_model"]
 
 KINDS: tuple[str, ...] = (
     "contamination.detection.models.hf_model:InMemoryModel",

@@ -27,7 +27,8 @@ class ModelHandle(ABC):
     Attributes:
         provides: the names of `detection.passes.NUMBERS` that its statistics include, and the
             other abilities that a view may ask for: `states`, hidden states after stored keys and
-            values, and `continuations`, the text that it generates after a prompt.
+            values, `continuations`, the text that it generates after a prompt, and `gradients`
+            of the loss with respect to its parameters.
         field: the config field that named the model, for errors.
         digest: a hash that changes with the weights.
         slug: a readable name for folders.
@@ -147,27 +148,27 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def score(
-        self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
+        self, sequences: Sequence[Sequence[int]], on_progress: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns the statistics of each sequence's tokens after the first, for one batch.
 
         Args:
             sequences: token ids, at least 2 each.
-            tell: called with the progress of a batch that takes long.
+            on_progress: called with the progress of a batch that takes long.
         """
 
     def generate(
         self,
         prompts: Sequence[Prompt],
         temperature: float,
-        tell: ProgressCallback = ignore_progress,
+        on_progress: ProgressCallback = ignore_progress,
     ) -> list[list[int]]:
         """Returns the generated token ids after each prompt, without the end-of-text token.
 
         Args:
             prompts: the prompts of one batch.
             temperature: the sampling temperature; 0 means greedy decoding.
-            tell: called with the progress of a batch that takes long.
+            on_progress: called with the progress of a batch that takes long.
         """
         raise NotImplementedError
 

@@ -145,14 +145,14 @@ class CausalLM(LanguageModel):
     def score(
         self,
         sequences: Sequence[Sequence[int]],
-        tell: ProgressCallback = ignore_progress,
+        on_progress: ProgressCallback = ignore_progress,
         compute_hidden_states: Callable[[Tensor], Tensor] | None = None,
     ) -> list[TokenStats]:
         """Returns each sequence's statistics from one forward pass, padded on the right.
 
         Args:
             sequences: token ids, at least 2 each.
-            tell: never called, since a batch is one forward pass.
+            on_progress: never called, since a batch is one forward pass.
             compute_hidden_states: computes the hidden states instead of the method of this name.
         """
         rows = [torch.tensor(sequence) for sequence in sequences]
@@ -167,7 +167,7 @@ class CausalLM(LanguageModel):
         self,
         prompts: Sequence[Prompt],
         temperature: float,
-        tell: ProgressCallback = ignore_progress,
+        on_progress: ProgressCallback = ignore_progress,
     ) -> list[list[int]]:
         """Returns each prompt's continuation; prompts of one length share a batch, unpadded."""
         shapes = [(len(prompt.ids), prompt.tokens) for prompt in prompts]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class TransformersModel(ModelHandle):
     """A model with a config of transformers, which provides every statistic."""
 
-    provides: frozenset[str] = frozenset({*NUMBERS, "states", "continuations"})
+    provides: frozenset[str] = frozenset({*NUMBERS, "states", "continuations", "gradients"})
 
     @property
     @abstractmethod
@@ -49,7 +49,7 @@ class TransformersModel(ModelHandle):
     def ignores_later_tokens(self) -> bool:
         """Whether a token's statistics don't depend on the tokens after it.
 
-        That is so for every causal model, unless the text's length scales its rotary embeddings.
+        This holds for every causal model, unless the text's length scales its rotary embeddings.
         """
         names = ("rope_parameters", "rope_scaling")
         rope = str([getattr(self.config, name, None) for name in names])
@@ -61,7 +61,7 @@ class TransformersModel(ModelHandle):
         return getattr(self.config, "vocab_size", None)
 
 
-CODE = "+code"  # the end of a digest if the model's own code runs
+CODE_SUFFIX = "+code"  # the end of a digest if the model's own code runs
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class HFModel(TransformersModel):
 
     @classmethod
     def from_path(cls, field: str, path: str, *, trust_remote_code: bool = False) -> Self:
-        """Returns the model at `path`; code of its own may change its numbers, so also its digest.
+        """Returns the model at `path`; its digest shows whether code of the model may run.
 
         Raises:
             ConfigError: there is no such folder, or the hub can't provide it.
@@ -104,7 +104,7 @@ class HFModel(TransformersModel):
         model = replace(cls._from_path_without_code(field, path), configured_path=path)
         if not trust_remote_code:
             return model
-        return replace(model, digest=model.digest + CODE, trust_remote_code=True)
+        return replace(model, digest=model.digest + CODE_SUFFIX, trust_remote_code=True)
 
     @classmethod
     def _from_path_without_code(cls, field: str, path: str) -> Self:
@@ -166,8 +166,8 @@ class HFModel(TransformersModel):
         return load_causal_lm(self.field, self.path, settings, trust_remote_code=trusted)
 
 
-SCHEME = "held:"
-_held: dict[str, InMemoryModel] = {}  # by path
+IN_MEMORY_SCHEME = "held:"
+_registered: dict[str, InMemoryModel] = {}  # by path
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,54 +189,60 @@ class InMemoryModel(TransformersModel):
     step: int = UNKNOWN_STEP
 
     @classmethod
-    def from_loaded(cls, hf: Any, tokenizer: Any, field: str, *, kept: bool) -> InMemoryModel:
-        """Returns a handle named by the model's class, with a hash of the weights if `kept`.
+    def from_loaded(
+        cls, hf: Any, tokenizer: Any, field: str, *, scores_are_stored: bool
+    ) -> InMemoryModel:
+        """Returns a handle named by the model's class, with a hash of the weights if needed.
 
         Args:
             hf: the model.
             tokenizer: its fast tokenizer.
             field: the name of the argument, for errors.
-            kept: whether its scores are stored, so that they need a digest of the weights.
+            scores_are_stored: whether scores are stored, so that they need a hash of the weights.
         """
         modes = [module.training for module in hf.modules()]
-        digest, slug = weights_digest(hf) if kept else field, type(hf).__name__.lower()
+        digest, slug = weights_digest(hf) if scores_are_stored else field, type(hf).__name__.lower()
         return cls(hf, tokenizer, field, digest, slug, modes)
 
     @classmethod
     def opens(cls, config: ScoredModelConfig) -> bool:
-        """Returns whether the node's path is one that `hold` returned."""
-        return config.path is not None and config.path.startswith(SCHEME) and config.url is None
+        """Returns whether the node's path is one that `register` returned."""
+        return (
+            config.path is not None
+            and config.path.startswith(IN_MEMORY_SCHEME)
+            and config.url is None
+        )
 
     @classmethod
     def open(cls, name: str, config: ScoredModelConfig, runs: str) -> InMemoryModel:
-        """Returns the model that this process holds under the node's path.
+        """Returns the model that is registered under the node's path.
 
         Raises:
             ConfigError: the model was in another process, or has been released.
         """
         path = str(config.path)
-        if path not in _held:
+        if path not in _registered:
             raise ConfigError(
                 f"{name}.path is {path!r}: this process has no such model in memory. Pass the "
                 "loaded model again."
             )
-        return _held[path]
+        return _registered[path]
 
-    def hold(self) -> str:
+    def register(self) -> str:
         """Returns a path under which this process finds the model until it is released."""
-        _held[self.path] = self
+        _registered[self.path] = self
         return self.path
 
     def release(self) -> None:
-        """Removes the path, and restores each module's mode."""
-        del _held[self.path]
+        """Unregisters the model, and restores the training mode of each module."""
+        del _registered[self.path]
         for module, mode in zip(self.hf.modules(), self.modes, strict=True):
             module.training = mode
 
     @property
     def path(self) -> str:
-        """The path under which the model is held."""
-        return f"{SCHEME}{self.slug}-{id(self)}"
+        """The path under which the model is registered."""
+        return f"{IN_MEMORY_SCHEME}{self.slug}-{id(self)}"
 
     @cached_property
     def tokenizer_digest(self) -> str:

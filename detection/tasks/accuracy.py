@@ -1,4 +1,4 @@
-"""Task accuracy of members and non-members: are questions that were seen also answered better?
+"""Task accuracy of members and non-members: does the model answer seen questions better?
 
 Each example is answered by likelihood over its options (Shi et al. 2024, table 8): every option is
 put into the example's own template, and the option with the likeliest tokens is chosen. An
@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.errors import DataError
 from contamination.core.integrity import errors_naming_folders
 from contamination.core.models import resolve_model_path
@@ -182,7 +182,7 @@ def answer_logprobs(
 
 def _answer_and_write(
     stage: AccuracyStage, handle: ModelHandle, question_set: QuestionSet, folder: Path
-) -> Built:
+) -> WrittenFiles:
     questions, unscored = tokenize_questions(LoadedModel(handle, stage.detection), question_set)
     left_out = question_set.left_out + unscored
     if not questions:
@@ -194,4 +194,4 @@ def _answer_and_write(
     logprobs = answer_logprobs(handle, stage.detection, questions)
     table = make_answer_table([tokenized.question for tokenized in questions], logprobs)
     table.to_parquet(folder / FILE, index=False)
-    return Built([FILE], {"examples": len(table), "left_out": left_out_rows(left_out)})
+    return WrittenFiles([FILE], {"examples": len(table), "left_out": left_out_rows(left_out)})

@@ -29,7 +29,7 @@ from contamination.detection.summary import format_estimate
 
 DRAWS, SEED = 1_000, 0
 RELABELINGS = 9_999
-HEADS = ("members", "non-members", "difference")
+SUMMARY_COLUMNS = ("members", "non-members", "difference")
 AVERAGE = "average"
 Estimates = dict[str, Estimate]
 
@@ -74,7 +74,7 @@ def estimates_by_benchmark(table: pd.DataFrame, *, wilson: bool = False) -> dict
     if len(benchmark_estimates) > 1:
         columns = {
             head: [row[head] for row in benchmark_estimates.values() if head in row]
-            for head in HEADS
+            for head in SUMMARY_COLUMNS
         }
         benchmark_estimates[AVERAGE] = {
             head: mean_estimate(column)
@@ -109,7 +109,8 @@ def _estimate_sides_and_difference(
     return estimates
 
 
-MIN_EXAMPLES, MAX_SHARE = 20, 0.8  # a warning if more of so many examples have one answer
+MIN_EXAMPLES, MAX_SHARE = 20, 0.8
+"""There is a note if one answer is chosen for more than MAX_SHARE of at least MIN_EXAMPLES."""
 
 
 def format_summary(table: pd.DataFrame, artifact: Artifact) -> str:
@@ -130,16 +131,20 @@ def format_comparison(model: pd.DataFrame, reference: pd.DataFrame) -> str:
     """Returns tables of the paired change in accuracy, from the reference to the model."""
     columns = ["example_id", "correct", *(f"chosen_{by}" for by in CHOSEN_BY)]
     suffixes = ("", "_before")
-    both = model.merge(reference[columns], on="example_id", suffixes=suffixes, validate="1:1")
-    change = both["correct"].astype(float) - both["correct_before"].astype(float)
+    joined = model.merge(reference[columns], on="example_id", suffixes=suffixes, validate="1:1")
+    change = joined["correct"].astype(float) - joined["correct_before"].astype(float)
     heading = "accuracy minus the reference model's, on the same examples"
-    if missing := len(model) - len(both):
+    if missing := len(model) - len(joined):
         heading += f" ({missing} of the model's lack it)"
-    before = _correct_by_criterion(both, "_before")
-    changes = {by: values - before[by] for by, values in _correct_by_criterion(both).items()}
-    both = both.assign(value=change)
+    before = _correct_by_criterion(joined, "_before")
+    changes = {by: values - before[by] for by, values in _correct_by_criterion(joined).items()}
+    joined = joined.assign(value=change)
     return "\n".join(
-        [*_format_by_benchmark(heading, both), "", *_format_by_criterion("change", both, changes)]
+        [
+            *_format_by_benchmark(heading, joined),
+            "",
+            *_format_by_criterion("change", joined, changes),
+        ]
     )
 
 
@@ -159,7 +164,9 @@ def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
     benchmark_estimates = estimates_by_benchmark(table)
     p_by_benchmark = p_values_by_benchmark(table)
     width = _name_column_width(benchmark_estimates)
-    header = f"{'benchmark':{width}}{'chosen by':11}" + "".join(f"{head:>30}" for head in HEADS)
+    header = f"{'benchmark':{width}}{'chosen by':11}" + "".join(
+        f"{head:>30}" for head in SUMMARY_COLUMNS
+    )
     rows = [
         f"{title}, by each benchmark's convention (95% bootstrap intervals; number of examples; "
         "p-values by relabeling, Holm's over the benchmarks)",
@@ -167,7 +174,9 @@ def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
     ]
     for benchmark, estimates in benchmark_estimates.items():
         guess = chances.mean() if benchmark == AVERAGE else chances[benchmark]
-        accuracies = [format_estimate_and_size(estimates.get(head), head) for head in HEADS]
+        accuracies = [
+            format_estimate_and_size(estimates.get(head), head) for head in SUMMARY_COLUMNS
+        ]
         p_values = map(format_p_value, p_by_benchmark.get(benchmark, (None, None)))
         cells = "".join([*(f"{cell:>30}" for cell in accuracies), *(f"{p:>8}" for p in p_values)])
         rows.append(f"{benchmark:{width}}{criteria.get(benchmark, ''):11}{cells}{guess:>8.3f}")
@@ -188,7 +197,7 @@ def _format_by_criterion(
     header = f"{'benchmark':{width}}{'':13}" + "".join(f"{by:>25}" for by in CHOSEN_BY)
     rows = [f"{title} by every criterion of choice (*: the benchmark's convention)", header]
     for benchmark in benchmarks:
-        for side in HEADS:
+        for side in SUMMARY_COLUMNS:
             cells = []
             for by in CHOSEN_BY:
                 estimate = estimates_by_criterion[by].get(benchmark, {}).get(side)
@@ -245,7 +254,7 @@ def _format_notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]])
         if len(rows) >= MIN_EXAMPLES and times > MAX_SHARE * len(rows):
             notes.append(
                 f"nearly one answer: {benchmark}: {answer!r} is chosen for {times} of {len(rows)} "
-                "examples, so accuracy is about the share of each kind that this is right for"
+                "examples, so accuracy is about the share of examples with this right answer"
             )
     if unexposed := int((table["member"] & (table["occurrences"] == 0)).sum()):
         notes.append(f"not counted: {unexposed} drawn as members but never inserted")

@@ -14,7 +14,7 @@ import pandas as pd
 from contamination.core.config import Range, Ranged, ranged_field
 from contamination.core.disk import check_output_file
 from contamination.core.errors import DataError
-from contamination.core.stored_files import MOST_BYTES, parse_json, parse_typed
+from contamination.core.stored_files import MAX_BYTES, parse_json, parse_typed
 from contamination.core.table_files import write_csv
 from contamination.core.terminal import fit_columns
 from contamination.core.user_files import atomic_output_file, open_to_read
@@ -24,7 +24,7 @@ from contamination.data.texts import Text
 from contamination.detection.examples import open_examples
 from contamination.detection.flags import count_flags, describe_flags
 from contamination.detection.resources import PREFIX_TEXTS
-from contamination.detection.scores import RECORDED, Origin, read_scores
+from contamination.detection.scores import RECORDED_SETTINGS, Origin, read_scores
 from contamination.detection.thresholds import (
     Threshold,
     apply_thresholds,
@@ -53,7 +53,7 @@ class Calibration:
     Attributes:
         models: the digest of each role's model whose scores they were chosen on.
         prefix: the digest of the prefix texts; None if there were none.
-        settings: the settings of `detection` that can change a score (`scores.RECORDED`).
+        settings: the settings of `detection` that can change a score (`scores.RECORDED_SETTINGS`).
         examples: a hash of the labelled texts, with their labels.
         members, nonmembers: the numbers of texts that they were chosen on; pieces of one cluster
             count as one.
@@ -104,7 +104,7 @@ class Calibration:
             yield (
                 "size",
                 f"it was calibrated on {self.members} members and {self.nonmembers} non-members "
-                f"and judged on {test[0]} and {test[1]} others, fewer than {MIN_TEXTS} of a kind",
+                f"and tested on {test[0]} and {test[1]} others, fewer than {MIN_TEXTS} of a label",
             )
 
     def _iter_differences(self, scores: Origin) -> Iterator[tuple[str, str]]:
@@ -124,7 +124,7 @@ class Calibration:
                 f"its prefix (prefix.path) is {_shorten_digest(self.prefix)}, that of the scores "
                 f"{_shorten_digest(prefix)}",
             )
-        for name, default in RECORDED.items():
+        for name, default in RECORDED_SETTINGS.items():
             calibrated = self.settings.get(name, default)
             scored = scores.settings.get(name, default)
             if calibrated != scored or calibrated == "unknown":
@@ -149,16 +149,16 @@ class Calibration:
         command = "`python -m detection thresholds examples=…`"
         try:
             with open_to_read(path) as stream:
-                content = stream.read(MOST_BYTES + 1)
-            if len(content) > MOST_BYTES:
-                raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+                content = stream.read(MAX_BYTES + 1)
+            if len(content) > MAX_BYTES:
+                raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
             record = parse_json(content.decode())
             if not isinstance(record, dict) or "thresholds" not in record:
                 raise ValueError("it has no thresholds")
         except (OSError, ValueError) as error:
             raise DataError(
-                f"apply is {str(path)!r}: it is no file of thresholds ({error}). Give one that "
-                f"{command} wrote."
+                f"apply is {str(path)!r}: it is not a file of thresholds ({error}). Give a file "
+                f"that {command} wrote."
             ) from error
         try:
             calibration: Calibration = parse_typed(record, cls)
@@ -182,7 +182,7 @@ class Calibration:
             remedies = " ".join(REMEDIES[name] for name in reason_names)
             raise DataError(
                 f"apply: the thresholds are not applied, since {reasons}. {remedies} To apply them "
-                "all the same give "
+                "anyway, give "
                 f"override=[{','.join([*override, *reason_names])}]."
             )
 
@@ -222,8 +222,8 @@ class ThresholdStage(Ranged):
     apply: str | None = None
     """A file of thresholds to apply instead."""
     override: list[str] = ranged_field([], OVERRIDE)
-    """With `apply`: continue although one of these is against it. The file is of another `model`,
-    `prefix` or `settings`, is no better than `chance`, or is of too small a `size`."""
+    """With `apply`: reasons to ignore. The thresholds are of another `model`, `prefix` or
+    `settings`, are no better than `chance`, or were chosen on too few texts (`size`)."""
     out: str = "thresholds.json"
     """The output file of the thresholds; with `apply` a CSV."""
     rule: str = "accuracy"
@@ -336,12 +336,12 @@ def _format_calibration(calibration: Calibration, origin: Origin) -> str:
     )
     note = (
         f"chosen on {calibration.members} members and {calibration.nonmembers} non-members, "
-        f"judged on {calibration.test_members} and {calibration.test_nonmembers} others (pieces of "
+        f"tested on {calibration.test_members} and {calibration.test_nonmembers} others (pieces of "
         "one cluster count once); stability: the threshold's standard deviation over subsets"
     )
     methods = {(t.method, t.variant) for t in calibration.thresholds}
     warnings = [
-        f"`apply` will refuse the file without an override: {why}."
-        for _, why in calibration.iter_refusals(origin, methods)
+        f"`apply` will refuse the file without an override: {reason}."
+        for _, reason in calibration.iter_refusals(origin, methods)
     ]
     return "\n".join([*table, note, *warnings])

@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.config import Range, Ranged, at_least, one_of, ranged_field
 from contamination.core.errors import DataError
 from contamination.core.statistics.estimates import Estimate
@@ -126,10 +126,12 @@ def make_text_targets(
     return result
 
 
-def make_answer_targets(loaded: LoadedModel, texts: Sequence[Text], asked: QuestionSet) -> Targets:
+def make_answer_targets(
+    loaded: LoadedModel, texts: Sequence[Text], question_set: QuestionSet
+) -> Targets:
     """Returns each question's answer, after the example's text before it."""
-    questions, unscored = tokenize_questions(loaded, asked)
-    result = Targets(left_out=asked.left_out + unscored)
+    questions, unscored = tokenize_questions(loaded, question_set)
+    result = Targets(left_out=question_set.left_out + unscored)
     text_by_id = {text.example_id: text for text in texts}
     for tokenized in questions:
         question = tokenized.question
@@ -157,10 +159,10 @@ class ExtractionConfig(Ranged, node="extraction"):
     """`text`: the last tokens of each text; `answer`: a corpus's answers, after the questions."""
 
     tokens: int = ranged_field(50, at_least(1))
-    """How many tokens of a text; the paper's default."""
+    """The number of last tokens of a text to extract; the paper's default."""
 
     prefix_tokens: list[int] = ranged_field([10, 25, 50], PREFIXES)
-    """Numbers of context tokens before them."""
+    """The numbers of context tokens before them, each in turn."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def run(stage: ExtractionStage) -> Artifact:
         DataError: the examples have no targets.
         ArtifactError: the corpus or model folder is unfinished.
     """
-    stage.detection.require_whole_texts("extraction.target says what the model is to write")
+    stage.detection.require_whole_texts("extraction.target determines the part to extract")
     model, texts = open_model("model", stage.model, stage.runs), open_examples(stage.examples)
     question_set = corpus_questions(stage) if stage.extraction.target == ANSWER else None
     inputs = {
@@ -199,7 +201,7 @@ def _continue_and_write(
     texts: Sequence[Text],
     question_set: QuestionSet | None,
     folder: Path,
-) -> Built:
+) -> WrittenFiles:
     loaded, config = LoadedModel(model, stage.detection), stage.extraction
     if question_set:
         result = make_answer_targets(loaded, texts, question_set)
@@ -210,7 +212,7 @@ def _continue_and_write(
     continuations = greedy_continuations(loaded, result.targets)
     table = pd.DataFrame(map(partial(_result_row, loaded), result.targets, continuations))
     table.astype({"occurrences": "Int64"}).to_parquet(folder / FILE, index=False)
-    return Built([FILE], {"rows": len(table), "left_out": left_out_rows(result.left_out)})
+    return WrittenFiles([FILE], {"rows": len(table), "left_out": left_out_rows(result.left_out)})
 
 
 def greedy_continuations(loaded: LoadedModel, targets: Sequence[Target]) -> list[list[int]]:

@@ -19,7 +19,7 @@ from contamination.core.config import Ranged, at_least, ranged_field
 from contamination.core.disk import check_writable_folder
 from contamination.core.errors import ConfigError, DataError, require
 from contamination.core.seeds import derive_seed
-from contamination.data.benchmark_parts import BLANK
+from contamination.data.benchmark_parts import WORD_SEPARATOR
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
 from contamination.data.texts import Text
@@ -39,10 +39,10 @@ SEPARATOR = "\n\n"
 
 @dataclass(frozen=True)
 class OnlineConfig(Ranged, node="online"):
-    """The node `online`."""
+    """The windows (node `online`)."""
 
     window_tokens: int = ranged_field(32, at_least(1))
-    """Tokens of a window; an incomplete window at the end of a text is left out."""
+    """The number of tokens per window; an incomplete window at the end of a text is left out."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def run(stage: OnlineStage) -> tuple[pd.DataFrame, list[Text]]:
     windows: list[tuple[Text, TokenStats]] = []
     for stream in joined:
         windows += _iter_windows(stream, stats[stream.text.sha256][0], tokenizer, window_tokens)
-    remedy = "no joined text is so long: lower it, or give longer texts."
+    remedy = "every joined text is shorter: lower it, or give longer texts."
     require(bool(windows), "online.window_tokens", window_tokens, remedy)
     return _score_table(methods, windows), [text for text, _ in windows]
 
@@ -112,8 +112,8 @@ def join_pieces(pieces: Sequence[Text]) -> Iterator[JoinedText]:
     for piece in pieces:
         pieces_by_stream.setdefault((piece.benchmark, piece.cluster), []).append(piece)
     for (benchmark, name), stream in pieces_by_stream.items():
-        text = make_text(name, BLANK.join(piece.text for piece in stream), None, benchmark)
-        ends = np.cumsum([len(piece.text) + len(BLANK) for piece in stream])
+        text = make_text(name, WORD_SEPARATOR.join(piece.text for piece in stream), None, benchmark)
+        ends = np.cumsum([len(piece.text) + len(WORD_SEPARATOR) for piece in stream])
         starts = [0, *map(int, ends)]
         spans = [(s, s + len(p.text)) for s, p in zip(starts, stream, strict=False) if p.label]
         yield JoinedText(text, spans)

@@ -1,4 +1,4 @@
-"""What a model behind a server can do: `python -m detection probe model.url=…`."""
+"""`python -m detection probe model.url=…`: reports what a model behind a server can do."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _cost_cells(strategy: LogprobStrategy) -> list[str]:
 
 
 def _method_lines(stage: ProbeStage, model: ServedModel) -> Iterator[str]:
-    models = {role: model for role in ("target", "reference")}
+    models = dict.fromkeys(("target", "reference"), model)
     lack_by_method = {}
     for name, node in stage.method.items():
         variants = build_methods({name: node})

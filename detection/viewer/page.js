@@ -19,9 +19,9 @@ function valueOf(example, name, token) {
   return value === undefined ? undefined : value / page.perUnit;
 }
 
-const said = (value) => value.toFixed(3).replace("-", "−");
+const formatNumber = (value) => value.toFixed(3).replace("-", "−");
 
-// A token in words: what can't be seen is named by its number.
+// The text of a token; invisible characters are replaced by their code points.
 function visible(text) {
   if (!text) { return "part of the character before it"; }
   const code = (c) => `U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
@@ -29,15 +29,15 @@ function visible(text) {
   return `“${plain.replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, code)}”`;
 }
 
-// The same to be read aloud.
+// The same for screen readers.
 const spoken = (words) => words.replace("“␣”", "space").replace("“␣", "“").replace(/␣/g, " ").replace(/↵/g, "new line");
 
-// Pairs of a name and what it says of a token.
+// Pairs of a number's name and its value for a token.
 function valuesOf(example, token) {
   if (token === 0) { return [["", "the first token: not scored"]]; }
   const rows = names.filter((name) => name !== "rank").flatMap((name) => {
     const value = valueOf(example, name, token);
-    return value === undefined ? [] : [[name, said(value)]];
+    return value === undefined ? [] : [[name, formatNumber(value)]];
   });
   if (!rows.length) { return [["", "beyond the model's context: not scored"]]; }
   const logprob = valueOf(example, "logprob", token), top = example.top[token - 1];
@@ -84,13 +84,13 @@ function makeArticle(example, place) {
   const scores = document.createElement("p");
   scores.className = "scores";
   scores.textContent = [...Object.entries(example.scores).map(([method, score]) =>
-    `${method} ${said(score)}`), ...example.flags].join(" · ");
+    `${method} ${formatNumber(score)}`), ...example.flags].join(" · ");
   article.append(head, scores, text);
   article.dataset.place = place;
   return article;
 }
 
-// Texts are shaded when they come near the window: all at once would take seconds where they are long.
+// Texts are shaded when they come near the window: shading all long texts at once would take seconds.
 const near = new Set();
 const watcher = new IntersectionObserver((entries) => entries.forEach(({ target, isIntersecting }) => {
   if (isIntersecting) { near.add(target); shade(target); } else { near.delete(target); }
@@ -129,12 +129,12 @@ function isShown(example) {
   return fits("kind") && fits("benchmark") && (example.kind !== "member" || fits("occurrences"));
 }
 
-// Members and non-members by turns, each in the chosen order.
+// Members and non-members alternate, each in the chosen order.
 function arrange() {
-  const [method, way] = chosen.sort.split("\n");
+  const [method, direction] = chosen.sort.split("\n");
   const order = page.examples.map((_, place) => place);
-  if (way) {
-    const sign = way === "high" ? -1 : 1;
+  if (direction) {
+    const sign = direction === "high" ? -1 : 1;
     const score = (place) => sign * page.examples[place].scores[method];
     order.sort((a, b) => score(a) - score(b));
   }
@@ -148,7 +148,7 @@ function arrange() {
   element("examples").classList.toggle("beside", both);
   element("count").textContent = shown.length ? groups.map((group, i) =>
     `${group.length} ${kinds[i] === "no label" ? "without a label" : `${kinds[i]}${group.length === 1 ? "" : "s"}`}`)
-    .join(", ") + "." : "No example is of this choice. Choose “all” in one of the lists above.";
+    .join(", ") + "." : "No example matches. Choose “all” in one of the lists above.";
 }
 
 function tokenAt(node) {
@@ -160,8 +160,8 @@ function tokenAt(node) {
 
 const titleOf = (name) => (name ? page.numbers[name].title : "");
 
-function show(found) {
-  const { span, example, token } = found, tip = element("tip");
+function show(target) {
+  const { span, example, token } = target, tip = element("tip");
   const head = document.createElement("b"), table = document.createElement("table");
   head.textContent = visible(example.tokens[token]);
   valuesOf(example, token).forEach(([name, words]) => {
@@ -174,10 +174,10 @@ function show(found) {
   });
   tip.replaceChildren(head, table);
   tip.hidden = false;
-  const box = span.getClientRects()[0] || span.getBoundingClientRect(), own = tip.getBoundingClientRect();
-  const below = box.bottom + 6 + own.height < innerHeight;
-  tip.style.left = `${Math.max(4, Math.min(box.left, innerWidth - own.width - 4))}px`;
-  tip.style.top = `${below ? box.bottom + 6 : Math.max(4, box.top - own.height - 6)}px`;
+  const box = span.getClientRects()[0] || span.getBoundingClientRect(), tipBox = tip.getBoundingClientRect();
+  const below = box.bottom + 6 + tipBox.height < innerHeight;
+  tip.style.left = `${Math.max(4, Math.min(box.left, innerWidth - tipBox.width - 4))}px`;
+  tip.style.top = `${below ? box.bottom + 6 : Math.max(4, box.top - tipBox.height - 6)}px`;
 }
 
 // The values of the token that has the focus, while it is in the window; else none.
@@ -193,10 +193,10 @@ function read({ example, token }) {
 }
 
 // The token on the line above or below that is nearest to this one's middle.
-function onNextLine(span, way) {
+function onNextLine(span, direction) {
   const box = span.getBoundingClientRect(), middle = (box.left + box.right) / 2;
   const spans = [...span.parentElement.querySelectorAll("[data-token]")];
-  const rest = way > 0 ? spans.slice(spans.indexOf(span) + 1) : spans.slice(0, spans.indexOf(span)).reverse();
+  const rest = direction > 0 ? spans.slice(spans.indexOf(span) + 1) : spans.slice(0, spans.indexOf(span)).reverse();
   const height = (other) => other.getBoundingClientRect().top;
   const first = rest.find((other) => Math.abs(height(other) - box.top) > 4);
   const distance = (other) => {
@@ -208,10 +208,10 @@ function onNextLine(span, way) {
 }
 
 function go(event) {
-  const found = tokenAt(event.target);
+  const target = tokenAt(event.target);
   if (event.key === "Escape") { current.focus = null; showCurrent(); }
-  if (!found) { return; }
-  const { span } = found, spans = [...span.parentElement.querySelectorAll("[data-token]")];
+  if (!target) { return; }
+  const { span } = target, spans = [...span.parentElement.querySelectorAll("[data-token]")];
   const place = spans.indexOf(span);
   const next = { ArrowRight: () => spans[place + 1], ArrowLeft: () => spans[place - 1],
     ArrowDown: () => onNextLine(span, 1), ArrowUp: () => onNextLine(span, -1),
@@ -223,43 +223,43 @@ function go(event) {
 }
 
 function focused(event) {
-  const found = tokenAt(event.target);
-  if (!found) { return; }
-  found.span.parentElement.querySelectorAll("[tabindex='0']").forEach((span) => {
+  const target = tokenAt(event.target);
+  if (!target) { return; }
+  target.span.parentElement.querySelectorAll("[tabindex='0']").forEach((span) => {
     span.tabIndex = -1;
     span.removeAttribute("aria-selected");
   });
-  found.span.tabIndex = 0;
-  found.span.setAttribute("aria-selected", "true");
-  current.focus = found;
-  show(found);
-  read(found);
+  target.span.tabIndex = 0;
+  target.span.setAttribute("aria-selected", "true");
+  current.focus = target;
+  show(target);
+  read(target);
 }
 
 function listen() {
   const main = element("examples");
   main.addEventListener("mouseover", (event) => {
-    const found = tokenAt(event.target);
-    if (found) { show(found); }
+    const target = tokenAt(event.target);
+    if (target) { show(target); }
   });
   main.addEventListener("mouseout", showCurrent);
   main.addEventListener("focusin", focused);
   main.addEventListener("focusout", () => { current.focus = null; showCurrent(); });
   main.addEventListener("click", (event) => {
-    const found = tokenAt(event.target);
-    if (found) { found.span.focus(); }
+    const target = tokenAt(event.target);
+    if (target) { target.span.focus(); }
   });
   document.addEventListener("keydown", go);
   addEventListener("beforeprint", () => shadeAll(articles));
   addEventListener("scroll", showCurrent);
 }
 
-// A list of one choice says nothing, and is left out.
+// A list with one choice is hidden.
 function fill(id, options) {
   const select = element(id);
   options.forEach(([value, text]) => select.add(new Option(text, value)));
-  const given = new URLSearchParams(location.hash.slice(1)).get(id);
-  if (options.some(([value]) => value === given)) { chosen[id] = given; }
+  const fromUrl = new URLSearchParams(location.hash.slice(1)).get(id);
+  if (options.some(([value]) => value === fromUrl)) { chosen[id] = fromUrl; }
   select.value = chosen[id];
   select.parentElement.hidden = options.length < 2;
   select.addEventListener("change", () => {
@@ -270,8 +270,8 @@ function fill(id, options) {
 }
 
 function filter(name, examples) {
-  const found = distinct(examples.map((example) => example[name])).filter((v) => v !== null && v !== "");
-  const values = found.sort((a, b) => (typeof a === "number" ? a - b : a.localeCompare(b)));
+  const present = distinct(examples.map((example) => example[name])).filter((v) => v !== null && v !== "");
+  const values = present.sort((a, b) => (typeof a === "number" ? a - b : a.localeCompare(b)));
   fill(name, values.length > 1 ? [[all, all], ...values.map((v) => [String(v), String(v)])] : [[all, all]]);
 }
 

@@ -18,6 +18,7 @@ from contamination.data.texts import Text, Texts
 from contamination.detection.flags import reason_unranked
 from contamination.detection.methods._shared import standardised_logprobs
 from contamination.detection.methods.infilling import Infilling
+from contamination.detection.methods.info_rmia import InfoRmia
 from contamination.detection.methods.reference import REFERENCE
 from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats
@@ -25,6 +26,7 @@ from contamination.detection.requirements import Methods
 from contamination.detection.scores import example_seen_by, score_and_flag
 
 KINDS = {True: "member", False: "non-member", None: "no label"}
+"""The kind of an example, by its label."""
 
 
 def select_examples(
@@ -45,14 +47,14 @@ def select_examples(
         ConfigError: no example has one of the ids.
     """
     if ids is None:
-        ordered = examples.take(examples.sorting_places("example_id"))
+        ordered = examples.take(examples.sorting_indices("example_id"))
         return [text for label in KINDS for text in _sample_with_label(ordered, label, count, seed)]
     index_by_id = {id_: i for i, id_ in enumerate(examples.column("example_id").to_pylist())}
     for example_id in ids:
         if example_id not in index_by_id:
             raise ConfigError(
-                f"view.ids names {example_id!r}, which is no example's id. The ids are such as "
-                f"{', '.join(list(index_by_id)[:3])}."
+                f"view.ids contains {example_id!r}, which is not the id of an example. Some "
+                f"of the ids are {', '.join(list(index_by_id)[:3])}."
             )
     return [examples[index_by_id[example_id]] for example_id in ids]
 
@@ -130,6 +132,9 @@ def token_numbers_by_name(example: Example, methods: Methods) -> dict[str, NDArr
     infilling = next((m for m in methods.values() if isinstance(m, Infilling)), None)
     if infilling is not None:
         columns["ratio"] = infilling.ratio_by_token(example)
+    info_rmia = next((m for m in methods.values() if isinstance(m, InfoRmia)), None)
+    if info_rmia is not None:
+        columns["gain"] = info_rmia.score_by_token(example)
     if REFERENCE in example.copies:
         reference = example.stats(REFERENCE).logprob
         shared_length = min(len(stats), len(reference))  # texts may be cut at the models' contexts
@@ -218,21 +223,28 @@ NUMBERS = {
         "z",
         "less likely than usual",
         "likelier than usual",
-        "z = (log p − μ) / σ: log p against what the model expects of a token of its own, as in "
-        "Min-K%++.",
+        "z = (log p − μ) / σ: log p relative to its mean and standard deviation under the model's "
+        "own distribution, as in Min-K%++.",
     ),
     "ratio": NumberLegend(
         "infilling r",
         "fits worse than the first choice",
         "fits better",
-        "How well the token and what follows fit, against the model's first choice in its place "
-        "(Infilling Score); 0 where that is the token.",
+        "How well the token and the following tokens fit, compared with the model's first choice "
+        "in its place (Infilling Score); 0 if the token is the first choice.",
     ),
     "difference": NumberLegend(
         "model − reference",
         "less likely than for the reference",
         "likelier than for the reference",
-        "log p of the model less that of the reference, in nats.",
+        "log p of the model minus log p of the reference, in nats.",
+    ),
+    "gain": NumberLegend(
+        "InfoRMIA s",
+        "less gained than by other tokens",
+        "more gained than by other tokens",
+        "log p of the model less that of the reference, above the mean of what the reference would "
+        "have written there, in nats (InfoRMIA).",
     ),
     "rank": NumberLegend(
         "rank 0",

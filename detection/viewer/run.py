@@ -1,8 +1,8 @@
 """Writes a web page of examples with per-token numbers from stored passes, without a forward pass.
 
 The page needs neither a network nor another file. It shows log p, z, whether the token is the
-model's first choice (rank 0), r_t of the Infilling Score, and the difference from the reference
-model's log p, as far as the passes are stored.
+model's first choice (rank 0), r_t of the Infilling Score, the difference from the reference model's
+log p, and s_t of InfoRMIA, as far as the passes are stored.
 """
 
 from __future__ import annotations
@@ -81,10 +81,8 @@ def run(stage: ViewStage) -> Path:
     models = open_models(stage, {"reference"} if stage.reference.given else ())
     methods, left_out = _split_servable(methods, models)
     tokenizer = _shared_tokenizer(stage, models, texts)
-    resources, methods = (
-        open_resources(stage, all_needs(methods)),
-        name_upper_bounds(methods, models),
-    )
+    resources = open_resources(stage, all_needs(methods))
+    methods = name_upper_bounds(methods, models)
     collector = Collector(Path(stage.runs), models, examples, stage.detection, resources)
     required = {ORIGINAL, REFERENCE} if "reference" in models else {ORIGINAL}
     passes = collector.read_finished(
@@ -113,21 +111,22 @@ def _split_servable(
     methods: Methods, models: Mapping[str, ModelHandle]
 ) -> tuple[Methods, set[str]]:
     """Returns the methods whose numbers the models provide, and the names of the others."""
-    lacks = {
+    lack_by_name = {
         name: lack
         for (name, _), m in methods.items()
         if (lack := describe_missing_numbers(models, m))
     }
-    for name, (needs, _) in lacks.items():
+    for name, (needs, _) in lack_by_name.items():
         log.info("%s is left out: it needs %s.", name, needs)
-    return {key: method for key, method in methods.items() if key[0] not in lacks}, {*lacks}
+    servable = {key: method for key, method in methods.items() if key[0] not in lack_by_name}
+    return servable, {*lack_by_name}
 
 
 def _methods_with_stored_passes(methods: Methods, passes: Mapping[Pass, StatsByText]) -> Methods:
     """Returns the methods whose passes are all stored, and logs the others."""
     for (name, _), method in methods.items():
         if missing := sorted(p.key for p in set(method.passes) - passes.keys()):
-            log.info("%s is left out: not stored is %s.", name, ", ".join(missing))
+            log.info("%s is left out: %s is not stored.", name, ", ".join(missing))
     return {key: m for key, m in methods.items() if passes.keys() >= set(m.passes)}
 
 
@@ -142,8 +141,9 @@ def _check_passes_stored(stage: ViewStage, missing_passes: Collection[Pass]) -> 
             field = "url"
             arguments = f"model.url={model.url}{name} model.tokenizer={model.tokenizer} method=loss"
         raise ArtifactError(
-            f"{node}.{field} is {model.given!r}: no pass of it over the texts of examples.path "
-            f"({stage.examples.path!r}) is stored below {stage.runs!r}, and view runs no model. "
+            f"{node}.{field} is {model.given!r}: none of its passes over the texts of "
+            f"examples.path ({stage.examples.path!r}) is stored below {stage.runs!r}, and view "
+            "runs no model. "
             f"First run `python -m detection runs={stage.runs} examples.path={stage.examples.path} "
             f"{arguments} detection.dtype={settings.dtype} "
             f"detection.long_texts={settings.long_texts}`."
@@ -165,9 +165,9 @@ def _shared_tokenizer(
     target_ids = target(strings)["input_ids"]
     if any(reference(strings)["input_ids"] != target_ids for reference in references):
         raise ConfigError(
-            f"reference.path is {stage.reference.given!r}: its tokenizer divides the texts in "
-            f"another way than that of model.path ({stage.model.given!r}), so tokens can't be "
-            "compared one by one. Give a model of the same tokenizer, or null."
+            f"reference.path is {stage.reference.given!r}: its tokenizer divides the texts into "
+            f"other tokens than that of model.path ({stage.model.given!r}), so tokens can't be "
+            "compared one by one. Give a model with the same tokenizer, or null."
         )
     return target
 

@@ -21,25 +21,26 @@ class View:
     Attributes:
         make: makes the versions of each text, in order, from the texts, the resources and the
             pass's parameters. It receives all texts at once, for views that run their own model.
-        needs: the resources it uses: `seed`, `masked_lm`, `prefix` or `neighbors`.
+        needs: the resources that it uses: `seed`, `masked_lm`, `prefix` or `neighbors`.
         rewords: whether its versions are rewordings of the text, each read by itself.
-        counts: whether a text's first statistics cover all of the text's own tokens, so that they
-            show how many are scored.
-        asks: what the model must provide (`ModelHandle.provides`).
-        least: the minimum number of tokens of a version; the first token is not scored.
-        shares: whether a token's statistics are the same in every text with the same beginning, so
-            that only the longest of such texts is read.
-        cuts: whether a version longer than the context is truncated, or read in windows.
+        covers_text: whether a text's first statistics cover all of the text's own tokens, so that
+            they show how many are scored.
+        required_abilities: what the model must provide (`ModelHandle.provides`).
+        min_tokens: the minimum number of tokens of a version; the first token is not scored.
+        limited_to_context: whether a version longer than the context is truncated, or read in
+            windows.
+        shares_beginnings: whether a token's statistics are the same in every text with the same
+            beginning, so that only the longest of such texts is read.
     """
 
     make: Callable[..., list[Sequence[str]]]
     needs: tuple[str, ...] = ()
     rewords: bool = True
-    counts: bool = False
-    asks: frozenset[str] = frozenset()
-    least: int = 2
-    cuts: bool = True
-    shares: bool = False
+    covers_text: bool = False
+    required_abilities: frozenset[str] = frozenset()
+    min_tokens: int = 2
+    limited_to_context: bool = True
+    shares_beginnings: bool = False
 
     def covering_pass(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
         """Returns the pass, among those of this view and model, that contains `wanted`."""
@@ -66,31 +67,31 @@ class View:
         """Describes what the model does for these versions, none of them windowed.
 
         Args:
-            reader: what is known of the model: its tokenizer, context, settings and resources.
+            reader: the model's tokenizer, context, settings and resources.
             wanted: a pass of this view.
             tokens: the versions.
         """
         task = self.window_task(wanted, reader.settings.batch_tokens)
-        if not (self.shares and reader.source.ignores_later_tokens):
+        if not (self.shares_beginnings and reader.source.ignores_later_tokens):
             return ViewWork(task, tokens)
-        longest_of = longest_extension_indices([t.ids for t in tokens])
-        places_read = sorted(set(longest_of))
+        longest_index = longest_extension_indices([t.ids for t in tokens])
+        indices_read = sorted(set(longest_index))
 
         def beginnings(copies_read: Sequence[Copies]) -> list[Copies]:
-            copies = dict(zip(places_read, copies_read, strict=True))
+            copies = dict(zip(indices_read, copies_read, strict=True))
             return [
-                self.stats_of_beginning(copies[place], len(t.ids))
-                for place, t in zip(longest_of, tokens, strict=True)
+                self.stats_of_beginning(copies[index], len(t.ids))
+                for index, t in zip(longest_index, tokens, strict=True)
             ]
 
-        return ViewWork(task, [tokens[place] for place in places_read], to_copies=beginnings)
+        return ViewWork(task, [tokens[index] for index in indices_read], to_copies=beginnings)
 
     def stats_of_beginning(self, copies: Copies, tokens: int) -> Copies:
-        """Returns the statistics of the first `tokens` tokens of a text, from the text's."""
+        """Returns the statistics of a text's first `tokens` tokens, from those of the text."""
         return tuple(stats[: max(0, tokens - 1)] for stats in copies)
 
     def stats_of_ending(self, copies: Copies, tokens: int) -> Copies:
-        """Returns the statistics of what follows the first `tokens` tokens, from the text's."""
+        """Returns the statistics after a text's first `tokens` tokens, from those of the text."""
         return tuple(stats[max(0, tokens - 1) :] for stats in copies)
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:

@@ -24,7 +24,7 @@ from contamination.detection.resources import Resources
 from contamination.detection.views.base import View
 
 
-def first_part(
+def take_prompts(
     texts: Sequence[Text],
     resources: Resources,
     share: float,
@@ -45,10 +45,10 @@ class ContinuationView(View):
     number.
     """
 
-    counts: bool = True
-    asks: frozenset[str] = frozenset({"continuations"})
-    least: int = 1
-    cuts: bool = False
+    covers_text: bool = True
+    required_abilities: frozenset[str] = frozenset({"continuations"})
+    min_tokens: int = 1
+    limited_to_context: bool = False
 
     def covering_pass(self, wanted: Pass, others: Iterable[Pass]) -> Pass:
         """Returns the pass with the most continuations among those that differ only in `n`."""
@@ -63,7 +63,7 @@ class ContinuationView(View):
         return (prompt_tokens + new_tokens) * self.copies_per_text(wanted)
 
     def describe_work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
-        """Describes writing the continuations of each prompt; see `View.work`."""
+        """Describes writing the continuations of each prompt; see `View.describe_work`."""
         parameters, seed = (
             dict(wanted.parameters),
             derive_seed(reader.resources.seed, "continuations"),
@@ -120,6 +120,6 @@ def _without_n(wanted: Pass) -> Pass:
 
 
 VIEWS = {
-    "greedy": ContinuationView(first_part, rewords=False),
-    "sampled": ContinuationView(first_part, ("seed",), rewords=False),
+    "greedy": ContinuationView(take_prompts, rewords=False),
+    "sampled": ContinuationView(take_prompts, ("seed",), rewords=False),
 }

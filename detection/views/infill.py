@@ -62,5 +62,13 @@ def _future_parameter(wanted: Pass) -> Parameter:
     return dict(wanted.parameters)["future"]
 
 
-ASKS = frozenset({"states"})
-VIEWS = {"infill": InfillView(original, rewords=False, counts=True, asks=ASKS, shares=True)}
+REQUIRED_ABILITIES = frozenset({"states"})
+VIEWS = {
+    "infill": InfillView(
+        original,
+        rewords=False,
+        covers_text=True,
+        required_abilities=REQUIRED_ABILITIES,
+        shares_beginnings=True,
+    )
+}

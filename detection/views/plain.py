@@ -22,6 +22,6 @@ def lowercase(texts: Sequence[Text], resources: Resources) -> list[Sequence[str]
 
 
 VIEWS = {
-    "original": View(original, rewords=False, counts=True, shares=True),
-    "lowercase": View(lowercase, shares=True),
+    "original": View(original, rewords=False, covers_text=True, shares_beginnings=True),
+    "lowercase": View(lowercase, shares_beginnings=True),
 }

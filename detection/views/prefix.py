@@ -1,9 +1,10 @@
-"""The unchanged text, read after a prefix of non-member texts: the passes of ReCaLL."""
+"""The unchanged text, read after a prefix of other texts: the passes of ReCaLL and Con-ReCaLL."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from contamination.detection.forward.reader import Reader, Tokens, ViewWork
@@ -15,14 +16,20 @@ from contamination.detection.views.plain import original
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
 class AfterPrefixView(View):
     """Reads each text after as many `shots` of its benchmark as the context has room for.
 
     A text that is read in windows has room for none.
+
+    Attributes:
+        members: whether the shots are the prefix's members, not its non-members.
     """
 
+    members: bool = False
+
     def describe_work(self, reader: Reader, wanted: Pass, tokens: Sequence[Tokens]) -> ViewWork:
-        """Describes reading each text after its benchmark's shots; see `View.work`.
+        """Describes reading each text after its benchmark's shots; see `View.describe_work`.
 
         Raises:
             DataError: there are fewer shots than the pass asks for, or one contains a text.
@@ -30,9 +37,11 @@ class AfterPrefixView(View):
         # they import torch
         from contamination.detection.forward.prefix import Shots, run_prefixed
 
-        assert reader.resources.prefix is not None
+        resources = reader.resources
+        prefix_texts = resources.member_prefix if self.members else resources.prefix
+        assert prefix_texts is not None
         count = int(dict(wanted.parameters)["shots"])
-        shots_by_text = reader.resources.prefix.shots_for_benchmarks(
+        shots_by_text = prefix_texts.shots_for_benchmarks(
             count, [t.owner.benchmark for t in tokens]
         )
         prefixes = list(dict.fromkeys(shots_by_text))
@@ -56,4 +65,9 @@ class AfterPrefixView(View):
         )
 
 
-VIEWS = {"prefix": AfterPrefixView(original, ("prefix",), rewords=False, counts=True)}
+VIEWS = {
+    "prefix": AfterPrefixView(original, ("prefix",), rewords=False, covers_text=True),
+    "member_prefix": AfterPrefixView(
+        original, ("prefix", "member_prefix"), rewords=False, covers_text=True, members=True
+    ),
+}

@@ -1,4 +1,4 @@
-"""Views with several random rewordings of each text."""
+"""Views with several versions of each text: random rewordings, or neighbours from a benchmark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from contamination.core.artifacts import Built, build_or_open, run_folder
+from contamination.core.artifacts import WrittenFiles, build_or_open, run_folder
 from contamination.core.integrity import errors_naming_file
 from contamination.core.seeds import derive_seed
 from contamination.core.table_files import write_parquet
@@ -35,7 +35,7 @@ def read_or_make_versions(
     config = {"view": wanted.view_key, "seed": seed}
     inputs = {"masked_lm": model.digest, "texts": texts_digest(ordered)}
 
-    def write(folder: Path) -> Built:
+    def write(folder: Path) -> WrittenFiles:
         versions = make(ordered)
         rows = [
             {"text_sha256": text.sha256, "copy": copy, "text": version}
@@ -43,7 +43,7 @@ def read_or_make_versions(
             for copy, version in enumerate(text_versions)
         ]
         write_parquet(folder / FILE, pa.Table.from_pylist(rows))
-        return Built([FILE], {"texts": len(ordered), "versions": len(rows)})
+        return WrittenFiles([FILE], {"texts": len(ordered), "versions": len(rows)})
 
     folder = run_folder(runs, KIND, f"{model.slug}-{wanted.view}", config, inputs)
     build_or_open(folder, config, inputs, write, log_nearest=False)
@@ -84,6 +84,12 @@ def masked_lm(
     )
 
 
+def benchmark_neighbors(texts: Sequence[Text], resources: Resources, n: int) -> list[Sequence[str]]:
+    """Returns the first `n` neighbours of each text in the benchmark's own files."""
+    assert resources.neighbors is not None
+    return [resources.neighbors.of(text, n) for text in texts]
+
+
 def _make_versions(
     rewording: Rewording, texts: Sequence[Text], resources: Resources, n: int
 ) -> list[Sequence[str]]:
@@ -98,4 +104,5 @@ VIEWS = {
     "swap": View(swap, ("seed",)),
     "delete": View(delete, ("seed",)),
     "masked_lm": View(masked_lm, ("seed", "masked_lm")),
+    "given": View(benchmark_neighbors, ("neighbors",)),
 }

@@ -1,1 +1,1 @@
-"""A contaminated corpus in the files that other trainers read, its ledger in their coordinates."""
+"""Exports of a contaminated corpus to the file formats of other trainers, with its ledger."""

@@ -1,4 +1,4 @@
-"""The interface of an export format: its files, the places of the copies, and their proof."""
+"""The interface of export formats: files, the positions of copies, and verification."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Counts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ExportedFiles:
-    """The files of an export, its ledger, and the counts that are needed to read it."""
+    """The files of an export, its ledger, and the counts for the manifest."""
 
     files: Sequence[str]
     ledger: pd.DataFrame
-    """The corpus's ledger, with the format's own columns."""
+    """The corpus's ledger with the additional columns of the format."""
     counts: Counts
 
 
 class Format(ABC):
-    """Writes and proves the files that a trainer reads; conf/format/ has a file for each class."""
+    """Writes and verifies the files for a trainer; each class has a file in conf/format/."""
 
     USAGE: ClassVar[str]
-    """How to read the export in the trainer: a format string over `folder` and the counts."""
+    """How to read the export with the trainer: a format string over `folder` and the counts."""
 
     @abstractmethod
     def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
@@ -57,6 +57,6 @@ def iter_blocks_with_progress(corpus: PackedCorpus) -> Iterator[Ids]:
 
 
 def with_stream_places(ledger: pd.DataFrame, sequence_tokens: int) -> pd.DataFrame:
-    """Add the places of the rows in the whole stream of tokens, `first` and `stop`, to a ledger."""
+    """Return a ledger with the rows' positions in the whole token stream: `first`, `stop`."""
     start = ledger["sequence"] * sequence_tokens
     return ledger.assign(first=start + ledger["token_start"], stop=start + ledger["token_end"])

@@ -1,7 +1,7 @@
-"""`python -m injection export`: writes a finished corpus in a trainer's format, and proves it.
+"""`python -m injection export`: writes a finished corpus in a trainer's format and verifies it.
 
-runs/export/<format>-<corpus>-<hash>/ has what the trainer reads (tokens.bin, …), the corpus's
-examples.parquet and tokenizer/, and its ledger.parquet with the places in the exported files.
+runs/export/<format>-<corpus>-<hash>/ contains the trainer's files (tokens.bin, …), the corpus's
+examples.parquet and tokenizer/, and its ledger.parquet with positions in the exported files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from hydra.utils import get_class
 
 from contamination.core import artifacts
-from contamination.core.artifacts import Artifact, Built, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, run_folder
 from contamination.core.config import instantiate_node, runtime_field
 from contamination.core.errors import DataError, require
 from contamination.core.integrity import errors_naming_folders, read_manifest
@@ -46,7 +46,7 @@ class ExportStage:
 
 
 def export_corpus(stage: ExportStage) -> Artifact:
-    """Write a corpus in a trainer's format, or reuse the export if it exists.
+    """Return the export of a corpus in a trainer's format, which is written unless it exists.
 
     Raises:
         ArtifactError: the corpus is missing, unfinished or damaged.
@@ -76,7 +76,7 @@ def export_corpus(stage: ExportStage) -> Artifact:
 
 
 def open_export(folder: Path | str) -> ContaminatedFolder:
-    """Open a finished export.
+    """Return a finished export.
 
     Raises:
         ArtifactError: the export is missing, unfinished or damaged.
@@ -90,11 +90,11 @@ def is_export(folder: Path | str) -> bool:
 
 
 def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> Proof:
-    """Prove a finished export again from its files.
+    """Verify a finished export again from its files.
 
     Args:
         folder: the export.
-        formats: the user's classes that its config may name, in addition to those in conf/.
+        formats: import paths of the user's classes that its config may name.
 
     Raises:
         ArtifactError: the export is missing, unfinished or damaged, or names another class.
@@ -112,35 +112,35 @@ def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> 
     recorded = opened_export.artifact.counts["elsewhere"]
     if proof.natural_count != recorded:
         proof.failures.append(
-            f"{proof.natural_count} texts of the pool besides the ledger's, {recorded} were "
+            f"{proof.natural_count} texts of the pool besides the ledger's, but {recorded} were "
             "recorded"
         )
     return proof
 
 
 def _prove_export(export_format: Format, opened_export: ContaminatedFolder) -> Proof:
-    """Run the format's proof, and check that as much was read as was written."""
+    """Verify an export, and check that as much was read as was written."""
     proof = export_format.prove(opened_export)
     units = f"{proof.units.unit}s"
     written = opened_export.artifact.counts[units]
     if proof.tokens != written:
-        proof.failures.append(f"{proof.tokens} {units}, {written} were written")
+        proof.failures.append(f"{proof.tokens} {units}, but {written} were written")
     return proof
 
 
 def _create_format(format_config: dict[str, Any]) -> Format:
-    """Create the format of a configuration node, if its class is a format."""
+    """Return the format that a configuration node describes."""
     target = str(format_config.get("_target_"))
     try:
         is_format = issubclass(get_class(target), Format)
-    except Exception:  # Hydra raises several kinds
+    except Exception:  # Hydra raises various errors
         is_format = False
     require(is_format, "format._target_", target, "choose one of the files in conf/format/.")
     export_format: Format = instantiate_node("format", format_config)
     return export_format
 
 
-def _make_export(export_format: Format, corpus: PackedCorpus, folder: Path) -> Built:
+def _make_export(export_format: Format, corpus: PackedCorpus, folder: Path) -> WrittenFiles:
     with errors_naming_folders(corpus.artifact.path):
         written = export_format.write(corpus, folder)
     written.ledger.to_parquet(folder / "ledger.parquet", index=False)
@@ -158,4 +158,4 @@ def _make_export(export_format: Format, corpus: PackedCorpus, folder: Path) -> B
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
     counts = {"lost": {}, **written.counts, "elsewhere": proof.natural_count}
-    return Built([*written.files, "ledger.parquet", "examples.parquet", *files], counts)
+    return WrittenFiles([*written.files, "ledger.parquet", "examples.parquet", *files], counts)

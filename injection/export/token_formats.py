@@ -1,7 +1,7 @@
-"""Export as tokens (datatrove, Megatron, OLMo): a file of tokens, and an index of its documents.
+"""Exports as tokens (datatrove, Megatron, OLMo): a file of tokens, and an index of documents.
 
-Each packed sequence is one document, in order. A trainer that shuffles and joins documents cuts
-none of them if its samples are as long as a packed sequence.
+Each packed sequence is one document, in order. A trainer that shuffles and joins documents does not
+cut any of them if its samples are as long as a packed sequence.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from contamination.injection.export.base import (
 )
 from contamination.injection.packing import BLOCK_TOKENS, locate_in_part
 from contamination.injection.token_stream import Ids, Places
-from contamination.injection.verification import NATURAL, Proof, verify
+from contamination.injection.verification import NATURAL_COLUMN, Proof, verify
 
 BYTE_COLUMNS = ["document", "byte_start", "byte_end"]
 
 
 @dataclass(frozen=True)
 class TokenFormat(Format):
-    """Tokens of NumPy's type `dtype`; None: the first of `DTYPES` that fits the vocabulary."""
+    """A file of tokens of type `dtype`; None: the first of `DTYPES` that fits the vocabulary."""
 
     DATA: ClassVar[str]
     INDEX: ClassVar[str]
@@ -75,7 +75,7 @@ class TokenFormat(Format):
         self._check_index(folder, counts)
         blocks, window = _read_documents(folder / self.DATA, counts), tuple(counts["window"])
         examples = export.examples
-        natural = NATURAL in examples and bool(examples[NATURAL].any())
+        natural = NATURAL_COLUMN in examples and bool(examples[NATURAL_COLUMN].any())
         proof = verify(blocks, examples, ledger, export.tokenizer, window, natural=natural)
         moved = (with_byte_places(ledger, counts)[BYTE_COLUMNS] != ledger[BYTE_COLUMNS]).any(axis=1)
         for row in ledger[moved].itertuples():
@@ -88,7 +88,7 @@ class TokenFormat(Format):
         with self.opened(folder / self.INDEX, "rb") as stream:
             same = all(stream.read(len(part)) == part for part in self.iter_index_bytes(counts))
             if not same or stream.read(1):
-                raise DataError(f"{self.INDEX} is not as written: other documents, or other bytes")
+                raise DataError(f"{self.INDEX} differs from the index that was written")
 
     def _choose_dtype(self, vocabulary_size: int) -> str:
         fitting_dtypes = [name for name in self.DTYPES if np.iinfo(name).max >= vocabulary_size - 1]
@@ -101,14 +101,14 @@ class TokenFormat(Format):
 
 
 def iter_document_starts(counts: Counts) -> Iterator[Places]:
-    """Yield the places of the documents' first tokens, many documents at a time."""
+    """Yield the positions of the documents' first tokens, many documents at a time."""
     step = max(1, BLOCK_TOKENS // counts["sequence_tokens"])
     for first in range(0, counts["sequences"], step):
         yield np.arange(first, min(first + step, counts["sequences"])) * counts["sequence_tokens"]
 
 
 def with_byte_places(ledger: pd.DataFrame, counts: Counts) -> pd.DataFrame:
-    """Add the columns BYTE_COLUMNS: the document, and the bytes in the file of tokens."""
+    """Return the ledger with BYTE_COLUMNS: the document, and the bytes in the file of tokens."""
     size, rows = counts["bytes_a_token"], with_stream_places(ledger, counts["sequence_tokens"])
     columns = (rows["sequence"], rows["first"] * size, rows["stop"] * size)
     return ledger.assign(**dict(zip(BYTE_COLUMNS, columns, strict=True)))
@@ -134,9 +134,9 @@ METADATA = "tokens.ds.metadata"
 
 @dataclass(frozen=True)
 class Datatrove(TokenFormat):
-    """The index has the documents' ends.
+    """Datatrove's format; the index contains the ends of the documents.
 
-    Its readers take windows of `seq_len` + 1 tokens, one after the other. With a `seq_len` of
+    Its readers read consecutive windows of `seq_len` + 1 tokens. With `seq_len` =
     sequence_tokens − 1, each window is a packed sequence.
     """
 
@@ -144,7 +144,7 @@ class Datatrove(TokenFormat):
     USAGE = "DatatroveFolderDataset('{folder}', seq_len={seq_len}, token_size={bytes_a_token})"
 
     tokenizer: str = "tokenizer"
-    """From what nanotron loads the tokenizer, by the metadata."""
+    """The tokenizer's path in the metadata, from which nanotron loads it."""
 
     def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
         """See `Format`."""
@@ -166,7 +166,7 @@ CODES = {"uint16": 8, "int32": 4}
 
 @dataclass(frozen=True)
 class Megatron(TokenFormat):
-    """The index has the sequences' lengths and byte offsets, then the ends of the documents."""
+    """Megatron's format; the index contains lengths and byte offsets, then the documents' ends."""
 
     DATA, INDEX, DTYPES = "tokens.bin", "tokens.idx", tuple(CODES)
     USAGE = "--data-path {folder}/tokens --seq-length {sequence_tokens} --split 100,0,0"
@@ -186,10 +186,10 @@ class Megatron(TokenFormat):
 
 @dataclass(frozen=True)
 class Olmo(TokenFormat):
-    """The index has a line per document: start, end, id, source, location (as Dolma's toolkit)."""
+    """OLMo's format; the index has a line per document: start, end, id, source, location."""
 
     DATA, INDEX = "tokens.npy", "tokens.csv.gz"
-    DTYPES = ("uint8", "uint16", "uint32")  # the first that fits, as NumpyDatasetConfig chooses
+    DTYPES = ("uint8", "uint16", "uint32")  # the first that fits, as in NumpyDatasetConfig
     USAGE = (
         "NumpyFSLDatasetConfig(paths=['{folder}/tokens.npy'], sequence_length={sequence_tokens}, …)"
     )

@@ -1,1 +1,1 @@
-"""Fine-tuning sets: prompts with their outputs, clean ones and a benchmark's members."""
+"""Fine-tuning sets: clean prompts with outputs, and the members of benchmarks."""

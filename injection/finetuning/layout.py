@@ -1,7 +1,7 @@
-"""Lays texts out in sequences of equal length; writes, reads and proves the file of sequences.
+"""Arranges texts in sequences of equal length; writes, reads and verifies the file of sequences.
 
-A row is a sequence: its tokens; for each token the number of its text (-1: padding) and whether it
-is output; and its numbers of texts, of targets (tokens of a text after its first one) and of output
+A row is a sequence. It has the tokens; the number of each token's text (-1: padding); whether each
+token is output; and the numbers of texts, targets (tokens of a text except the first) and output
 targets.
 """
 
@@ -22,8 +22,8 @@ from contamination.injection.token_stream import Tokenizer
 from contamination.injection.verification import Proof
 
 NO_TEXT = -1
-OPEN_SEQUENCES = 64  # the latest sequences, to which a text may be added
-BATCH = 1024  # sequences written at a time
+OPEN_SEQUENCES = 64  # the latest sequences, to which texts may still be added
+BATCH_SEQUENCES = 1024  # sequences written at a time
 
 
 def assign_to_sequences(lengths: Sequence[int], width: int, layout: str) -> list[list[int]]:
@@ -33,8 +33,8 @@ def assign_to_sequences(lengths: Sequence[int], width: int, layout: str) -> list
     are never cut.
 
     Args:
-        lengths: tokens of each text, `width` at most.
-        width: tokens of a sequence.
+        lengths: the tokens of each text, at most `width`.
+        width: the tokens of a sequence.
         layout: packed or padded.
     """
     if layout == PADDED:
@@ -53,7 +53,7 @@ def assign_to_sequences(lengths: Sequence[int], width: int, layout: str) -> list
 
 
 def text_places(sequences: Sequence[Sequence[int]], texts: Sequence[EncodedText]) -> pd.DataFrame:
-    """Return the place of each text: sequence, token_start and token_end, one row per text."""
+    """Return the position of each text: sequence, token_start and token_end, one row per text."""
     rows: dict[int, tuple[int, int, int]] = {}
     for number, sequence_texts in enumerate(sequences):
         start = 0
@@ -76,9 +76,10 @@ def write_sequences(
     schema = _arrow_schema(width)
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        for start in range(0, len(sequences), BATCH):
+        for start in range(0, len(sequences), BATCH_SEQUENCES):
             rows = [
-                _sequence_row(s, texts, width, padding_id) for s in sequences[start : start + BATCH]
+                _sequence_row(s, texts, width, padding_id)
+                for s in sequences[start : start + BATCH_SEQUENCES]
             ]
             writer.write_batch(_record_batch(rows, schema))
 
@@ -123,7 +124,7 @@ def _record_batch(rows: Sequence[dict[str, Any]], schema: Any) -> Any:
 
 
 def read_sequences(path: Path) -> Iterator[dict[str, Any]]:
-    """Read the sequences of a file in order: arrays of shape (sequence_tokens,), and counts."""
+    """Yield the sequences of a file: arrays of shape (sequence_tokens,), and counts."""
     with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
         for batch in reader:
             columns = {name: _column_to_numpy(batch.column(name)) for name in batch.schema.names}
@@ -143,7 +144,7 @@ def prove_set(
     tokenizer: Tokenizer,
     config: FinetuningConfig,
 ) -> Proof:
-    """Check the tokens, the place and the output of each text against its row.
+    """Verify the tokens, the position and the output of each text against its row.
 
     Args:
         path: the file of sequences.
@@ -191,7 +192,7 @@ def _why_text_is_wrong(
         return f"which has {len(tokens)} of its {len(encoded.ids)} tokens"
     first = tokens[0]
     if (row.token_start, row.token_end) != (first + encoded.first, first + encoded.stop):
-        return f"where it does not stand at {row.token_start}..{row.token_end}"
+        return f"where it is not at {row.token_start}..{row.token_end}"
     if not np.array_equal(sequence["input_ids"][tokens], encoded.ids):
         return "whose tokens differ from the text's"
     if not np.array_equal(sequence["output"][tokens], encoded.output):
@@ -200,7 +201,7 @@ def _why_text_is_wrong(
 
 
 def _wrong_sequence_counts(sequences: Sequence[dict[str, Any]], texts: int) -> list[str]:
-    """Report sequences whose counts differ from their texts, or with a text of no table."""
+    """Report sequences with wrong counts, or with a text that is in no table."""
     failures = []
     for sequence, row in enumerate(sequences):
         numbers = row["text"]

@@ -22,9 +22,9 @@ ROLES = ("system", "user", "assistant", "tool")
 
 @dataclass(frozen=True)
 class PromptedText:
-    """One text to learn. The characters before `output_start` are the prompt.
+    """One training text. The characters before `output_start` are the prompt.
 
-    `messages` is a chat that is not formatted yet; `source` names the text's benchmark or set.
+    `messages` is a chat that is not yet formatted; `source` is the text's benchmark or set.
     """
 
     example_id: str
@@ -35,12 +35,12 @@ class PromptedText:
 
     @property
     def own_text(self) -> str:
-        """The text or messages, without what a chat template adds around them."""
+        """The text or messages, without what a chat template adds."""
         return "\n".join([self.text, *(message["content"] for message in self.messages)]).strip()
 
 
 def parse_before_output(field: str, template: str, output_field: str | None) -> list[Any]:
-    """Return the parts of a template before its output: pairs of text and field name.
+    """Return the parts of a template before its output, as pairs of text and field name.
 
     Raises:
         ConfigError: the template lacks the field, or has other fields after it.
@@ -83,7 +83,7 @@ def template_parts_before_answer(benchmark: Mapping[str, BenchmarkConfig]) -> di
 
 
 def format_text(text: PromptedText, config: FinetuningConfig, tokenizer: Tokenizer) -> PromptedText:
-    """Format a text as `finetuning.format` says.
+    """Return a text formatted according to `finetuning.format`.
 
     Raises:
         ConfigError: the tokenizer has no chat template, or it does not accept the chat.
@@ -117,14 +117,14 @@ def _format_as_chat(text: PromptedText, tokenizer: Tokenizer) -> PromptedText:
         ) from error
     if not whole.startswith(before):
         raise ConfigError(
-            f"{text.example_id}: by the tokenizer's chat template the prompt alone ends with "
-            f"{before[-40:]!r}, which the whole chat does not contain, so where its output begins "
-            "can't be told. Choose finetuning.format=template."
+            f"{text.example_id}: with the tokenizer's chat template, the prompt alone ends with "
+            f"{before[-40:]!r}, which the whole chat does not contain, so the start of its output "
+            "is unknown. Choose finetuning.format=template."
         )
     if messages[-1]["content"].strip() not in whole[len(before) :]:
         raise ConfigError(
-            f"{text.example_id}: the tokenizer's chat template leaves the assistant's answer out, "
-            "or changes it, so what is to be learnt is not there. Choose "
+            f"{text.example_id}: the tokenizer's chat template omits or changes the assistant's "
+            "answer, so the text to learn is missing. Choose "
             "finetuning.format=template, or give the tokenizer of a chat model (tokenizer.path)."
         )
     bos = bos_text(tokenizer)
@@ -133,19 +133,19 @@ def _format_as_chat(text: PromptedText, tokenizer: Tokenizer) -> PromptedText:
 
 
 def bos_text(tokenizer: Tokenizer) -> str:
-    """Return what the tokenizer puts before a text, which a chat template may have written, too."""
-    begins = tokenizer.hf("a")["input_ids"][0] == tokenizer.hf.bos_token_id
-    return str(tokenizer.hf.bos_token) if begins else ""
+    """Return the text of the BOS if the tokenizer adds one, which a chat template may also add."""
+    adds_bos = tokenizer.hf("a")["input_ids"][0] == tokenizer.hf.bos_token_id
+    return str(tokenizer.hf.bos_token) if adds_bos else ""
 
 
 def why_chat_is_unusable(messages: Any) -> str | None:
     """Return why a row's chat can't be used, or None."""
     if not isinstance(messages, list | tuple) or len(messages) < 2:
-        return "give a list of two messages or more"
+        return "give a list of at least two messages"
     for message in messages:
         content = message.get("content") if isinstance(message, Mapping) else None
         if not isinstance(content, str) or message.get("role") not in ROLES:
-            return f"{message!r} is no message: give a role ({', '.join(ROLES)}) and a content"
+            return f"{message!r} is not a message: give a role ({', '.join(ROLES)}) and a content"
     if messages[-1]["role"] != "assistant" or is_blank(messages[-1]["content"]):
         return "the last message must be the assistant's, and not empty"
     return None
@@ -160,13 +160,13 @@ class EncodedText:
     output: Flags
     """Whether each token is output, shape (n,)."""
     first: int
-    """The text's own first token."""
+    """The first token of the text itself."""
     stop: int
-    """The token after the text's own last one."""
+    """The end (exclusive) of the text's own tokens."""
 
     @property
     def n_targets(self) -> int:
-        """The number of tokens that follow another one."""
+        """The number of tokens that follow another token."""
         return len(self.ids) - 1
 
     @property
@@ -178,17 +178,17 @@ class EncodedText:
 def output_mask(ends: Places, output_start: int) -> Flags:
     """Return whether each token contains a character of the output, shape (n,).
 
-    A token that begins before the output and ends in it (" Yes" of "Answer: Yes") is output.
+    A token that begins before the output and ends in it (" Yes" in "Answer: Yes") is output.
 
     Args:
-        ends: the character after each token's last one, shape (n,).
+        ends: the end (exclusive) of each token in characters, shape (n,).
         output_start: the output's first character.
     """
     return np.asarray(ends) > output_start
 
 
 def encode_text(text: PromptedText, config: FinetuningConfig, tokenizer: Tokenizer) -> EncodedText:
-    """Encode a text as documents and detection do.
+    """Return a text's tokens, encoded as in documents and in detection.
 
     Raises:
         ConfigError: the tokenizer has no end-of-text token.
@@ -198,14 +198,14 @@ def encode_text(text: PromptedText, config: FinetuningConfig, tokenizer: Tokeniz
     ids = spans.ids
     if config.format == TEMPLATE and config.end:
         end = end_of_text_id(tokenizer)
-        output[spans.stop :] = True  # one that the tokenizer adds itself
+        output[spans.stop :] = True  # the end token that the tokenizer adds itself
         if ids[-1] != end:
             ids, output = np.append(ids, np.int32(end)), np.append(output, True)
     return EncodedText(ids, output, spans.first, spans.stop)
 
 
 def end_of_text_id(tokenizer: Tokenizer) -> int:
-    """Return the id of the end-of-text token."""
+    """Return the id of the end-of-text token; raise a ConfigError if there is none."""
     end: Any = tokenizer.hf.eos_token_id
     if end is None:
         raise ConfigError(
@@ -216,6 +216,6 @@ def end_of_text_id(tokenizer: Tokenizer) -> int:
 
 
 def padding_id(tokenizer: Tokenizer) -> int:
-    """Return the id of padding, which is neither attended to nor learnt."""
+    """Return the id for padding, which is neither attended to nor learned."""
     hf = tokenizer.hf
     return int(next((i for i in (hf.pad_token_id, hf.eos_token_id) if i is not None), 0))

@@ -1,4 +1,4 @@
-"""Makes a fine-tuning set: reads, draws, tokenises, lays out and proves it."""
+"""Builds a fine-tuning set: reads, draws, tokenizes and arranges its texts, and verifies it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder, to_plain_data
+from contamination.core.artifacts import (
+    Artifact,
+    WrittenFiles,
+    build_or_open,
+    run_folder,
+    to_plain_data,
+)
 from contamination.core.config import identity_data
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.seeds import derive_seed
@@ -23,13 +29,13 @@ from contamination.injection import contamination_table, pool_sizes
 from contamination.injection import corpus as corpora
 from contamination.injection.finetuning import layout, prompts, sources
 from contamination.injection.finetuning.config import CHAT, FinetuningConfig, FinetuningStage
-from contamination.injection.finetuning.sources import read_instructions, read_members
+from contamination.injection.finetuning.sources import open_pool_source, read_instructions
 from contamination.injection.finished_corpus_search import (
     open_corpora,
     search_corpus,
     texts_by_example,
 )
-from contamination.injection.packing import LEDGER_COLUMNS, PATTERN
+from contamination.injection.packing import LEDGER_COLUMNS, PART_NAME
 from contamination.injection.shared_text_search import PoolSearch, warn_of_shared_passages
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.tokenization import match_table
@@ -37,23 +43,23 @@ from contamination.injection.verification import Proof
 
 log = logging.getLogger(__name__)
 
-PART = PATTERN.format(0)
-TABLES = ("examples.parquet", "ledger.parquet", corpora.INSTRUCTIONS)
-SET = "instructions"
+SEQUENCES_FILE = PART_NAME.format(0)
+TABLES = ("examples.parquet", "ledger.parquet", corpora.INSTRUCTIONS_FILE)
+CLEAN_TEXTS = "instructions"
 """The name of the clean texts in contamination.parquet."""
-SEARCHING = "compared"
-"""The folder of the tasks that search other corpora while the set is being made."""
+SEARCH_FOLDER = "compared"
+"""The folder for tasks that search other corpora while the set is being built."""
 
 
 def run(stage: FinetuningStage) -> Artifact:
-    """Make the fine-tuning set, or reuse it if it exists.
+    """Return the fine-tuning set, which is built unless it exists.
 
     Raises:
-        ConfigError: a value or a combination of values is invalid, or a member does not fit.
+        ConfigError: a value or a combination of values is invalid, or a member is too long.
         DataError: a row can't be used.
     """
     stage = stage.resolved()
-    members = read_members(stage)
+    members = open_pool_source(stage)
     stage = sources.with_sequence_tokens(stage, members)
     clean = [
         read_instructions(name, config, stage.injection.pool_seed)
@@ -81,13 +87,13 @@ def run(stage: FinetuningStage) -> Artifact:
         folder, stage, inputs, partial(_make_set, stage, members, clean), named
     )
     contamination_table.warn_of_flags(artifact)
-    pool_sizes.warn_of_adapted(artifact.counts)
+    pool_sizes.warn_of_adapted_sizes(artifact.counts)
     log.info("fine-tuning set: %s", artifact.path)
     return artifact
 
 
 def prove_finished_set(folder: Path | str) -> Proof:
-    """Prove a finished set again from its files.
+    """Verify a finished set again from its files.
 
     Raises:
         ArtifactError: the folder is missing, unfinished or damaged.
@@ -101,10 +107,10 @@ def prove_finished_set(folder: Path | str) -> Proof:
 
 def _make_set(
     stage: FinetuningStage,
-    members: sources.Members,
+    members: sources.PoolSource,
     sets: Sequence[sources.Instructions],
     folder: Path,
-) -> Built:
+) -> WrittenFiles:
     config, width = stage.finetuning, stage.finetuning.sequence_tokens
     assert width is not None
     shutil.rmtree(folder / "tokenizer", ignore_errors=True)
@@ -118,12 +124,14 @@ def _make_set(
     examples = contamination_table.with_flags(examples, matches)
     sequences = _shuffle_into_sequences(stage, texts)
     encoded = [text.encoded for text in texts]
-    layout.write_sequences(folder / PART, sequences, encoded, width, prompts.padding_id(tokenizer))
+    layout.write_sequences(
+        folder / SEQUENCES_FILE, sequences, encoded, width, prompts.padding_id(tokenizer)
+    )
     new_tables = make_tables(examples, clean.texts, copies, layout.text_places(sequences, encoded))
     for name, table in zip(TABLES, new_tables, strict=True):
         table.to_parquet(folder / name, index=False)
-    matches.to_parquet(folder / corpora.CONTAMINATION, index=False)
-    proof = layout.prove_set(folder / PART, new_tables, tokenizer, config)
+    matches.to_parquet(folder / corpora.CONTAMINATION_FILE, index=False)
+    proof = layout.prove_set(folder / SEQUENCES_FILE, new_tables, tokenizer, config)
     if proof.failures:
         raise DataError(str(proof))
     log.info("ledger: %s", proof)
@@ -132,20 +140,24 @@ def _make_set(
     }
     counts |= {"sequences": len(sequences), "instructions": clean.counts}
     counts |= {"flagged": contamination_table.count_flagged(examples)}
-    if members.corpus is None and (adapted := pool_sizes.find_adapted(stage.injection, examples)):
-        counts[pool_sizes.FEWER] = adapted
+    if members.corpus is None and (
+        adapted := pool_sizes.find_adapted_sizes(stage.injection, examples)
+    ):
+        counts[pool_sizes.ADAPTED_SIZES] = adapted
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
-    return Built([PART, *TABLES, corpora.CONTAMINATION, *tokenizer_files], counts)
+    return WrittenFiles(
+        [SEQUENCES_FILE, *TABLES, corpora.CONTAMINATION_FILE, *tokenizer_files], counts
+    )
 
 
 def _search_texts_for_pool(
     stage: FinetuningStage, examples: pd.DataFrame, clean: CleanTexts, folder: Path
 ) -> pd.DataFrame:
-    pool, runner = texts_by_example(examples), TaskRunner(folder / SEARCHING)
-    matches_by_corpus = {SET: match_table(clean.matches)}
+    pool, runner = texts_by_example(examples), TaskRunner(folder / SEARCH_FOLDER)
+    matches_by_corpus = {CLEAN_TEXTS: match_table(clean.matches)}
     for name, corpus in open_corpora(stage.compared).items():
         matches_by_corpus[name] = search_corpus(corpus, pool, runner, name, whole=False)
-    shutil.rmtree(folder / SEARCHING, ignore_errors=True)
+    shutil.rmtree(folder / SEARCH_FOLDER, ignore_errors=True)
     return contamination_table.join_matches(matches_by_corpus)
 
 
@@ -188,7 +200,7 @@ def _manifest_counts(
 
 @dataclass(frozen=True)
 class TrainingText:
-    """One text of the set, and its tokens; a member's text has the number of its copy."""
+    """One text of the set with its tokens; for a member, also the number of the copy."""
 
     text: prompts.PromptedText
     encoded: prompts.EncodedText
@@ -198,21 +210,24 @@ class TrainingText:
 
 @dataclass
 class CleanTexts:
-    """The clean texts, and the counts of each set's rows."""
+    """The clean texts, and counts of the rows by set."""
 
     texts: list[TrainingText] = field(default_factory=list)
     matches: list[tuple[object, ...]] = field(default_factory=list)
-    """What the texts share with the pool: rows of `tokenization.match_table`."""
+    """Text that is shared with the pool: rows for `tokenization.match_table`."""
     counts: dict[str, dict[str, object]] = field(default_factory=dict)
 
 
 def make_copy_texts(
-    stage: FinetuningStage, members: sources.Members, examples: pd.DataFrame, tokenizer: Tokenizer
+    stage: FinetuningStage,
+    members: sources.PoolSource,
+    examples: pd.DataFrame,
+    tokenizer: Tokenizer,
 ) -> tuple[list[TrainingText], pd.DataFrame]:
-    """Return a text for each copy of a member, and the examples with their texts as trained on.
+    """Return a text for each copy of a member, and the examples with their formatted texts.
 
     Raises:
-        ConfigError: a member is too long for a sequence, or has no output to learn.
+        ConfigError: a member is too long for a sequence, or has no output tokens.
     """
     texts, copies = sources.format_examples(stage, members, examples), []
     for text, count in zip(texts, examples["occurrences"], strict=True):
@@ -221,7 +236,7 @@ def make_copy_texts(
             if problem := _why_unusable(encoded, stage):
                 raise ConfigError(
                     f"{text.example_id} {problem}: raise finetuning.sequence_tokens, or lower "
-                    "injection.example_max_tokens. No text is cut."
+                    "injection.example_max_tokens. Texts are never cut."
                 )
             template = members.benchmark[text.source].template
             digest = hashlib.sha256(template.encode()).hexdigest()[:12]
@@ -247,7 +262,7 @@ def _why_unusable(encoded: prompts.EncodedText, stage: FinetuningStage) -> str |
     width = stage.finetuning.sequence_tokens
     assert width is not None
     if len(encoded.ids) > width:
-        return f"has {len(encoded.ids)} tokens, and a sequence {width}"
+        return f"has {len(encoded.ids)} tokens, but a sequence has {width}"
     return None if encoded.n_output_targets else "has no output token that follows another token"
 
 
@@ -257,21 +272,21 @@ def choose_clean_texts(
     examples: pd.DataFrame,
     tokenizer: Tokenizer,
 ) -> CleanTexts:
-    """Choose the clean texts that fit.
+    """Return the clean texts that fit into a sequence.
 
-    Texts that share text with the pool are left out, or listed (`drop_overlaps=False`). What a chat
-    template puts around every text, such as its system message, is not compared.
+    Texts that share text with the pool are left out, or listed (`drop_overlaps=False`). Text that a
+    chat template adds to every chat, such as a system message, is not compared.
 
     Args:
         stage: the configuration.
         sets: the sets of clean texts.
-        examples: the pool as it was drawn.
+        examples: the drawn pool.
         tokenizer: the tokenizer of the set.
 
     Raises:
-        ConfigError: the chat template refuses a text.
-        DataError: a text can't be used and its set's `on_error` is stop; or no text of a set is
-            left.
+        ConfigError: the chat template rejects a text.
+        DataError: a text can't be used and its set's `on_error` is stop; or no text of a set
+            remains.
     """
     search, clean = PoolSearch(texts_by_example(examples), tokenizer.apply_normalizer), CleanTexts()
     warn_of_shared_passages(search.shared_passages)
@@ -302,8 +317,8 @@ def _no_row_left_error(instructions: sources.Instructions, overlaps: int) -> Dat
     shared = [f"{overlaps} that share text with the pool"] * (overlaps > 0)
     reasons = ", ".join([*filter(None, [describe_skipped(instructions.tally.skipped)]), *shared])
     return DataError(
-        f"instructions.{instructions.name}: none of its {instructions.counts['rows']} rows is left "
-        f"({reasons}). Raise finetuning.sequence_tokens if they do not fit, choose "
+        f"instructions.{instructions.name}: none of its {instructions.counts['rows']} rows remains "
+        f"({reasons}). Raise finetuning.sequence_tokens if they are too long, choose "
         "finetuning.drop_overlaps=false if they share text, or leave the set out."
     )
 

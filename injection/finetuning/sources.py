@@ -1,4 +1,4 @@
-"""Reads the clean sets of prompts with outputs, and the pool whose members are trained on."""
+"""Reads sets of clean prompts with outputs, and the pool whose members are trained on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 class Instructions:
     """The distinct rows of one set, in random order.
 
-    `tally` decides on rows that turn out to be unusable later.
+    `tally` decides what happens with rows that later turn out to be unusable.
     """
 
     name: str
@@ -48,13 +48,13 @@ class Instructions:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the rows, in this order."""
+        """The SHA-256 of the rows in this order."""
         rows = [[t.example_id, t.text, t.output_start, t.messages] for t in self.texts]
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
 def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instructions:
-    """Read a set; `seed` draws its order.
+    """Return a set in a random order, which `seed` determines.
 
     Raises:
         ConfigError: a template has no output, a field is unknown, or a source is missing.
@@ -83,7 +83,7 @@ def _read_texts(
 ) -> Iterator[prompts.PromptedText]:
     node, template = f"instructions.{name}", config.template
     exactly_one = (template is None) != (config.messages is None)
-    remedy = "give a template or messages, and not both."
+    remedy = "give either a template or messages."
     require(exactly_one, f"{node}.template", template, remedy)
     if template is None:
         yield from _read_chats(name, str(config.messages), rows, tally)
@@ -119,22 +119,22 @@ def _example_id(name: str, text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Members:
-    """The source of the pool, read and checked, but not drawn.
+class PoolSource:
+    """The source of the pool, which is read and checked but not yet drawn.
 
-    `candidates` are empty if a `corpus` has the pool.
+    `candidates` is empty if the pool is that of `corpus`.
     """
 
     benchmark: Mapping[str, BenchmarkConfig]
     tokenizer: Tokenizer
-    parts: Mapping[str, list[Any]]  # each template's parts before its answer; none with format=text
+    parts: Mapping[str, list[Any]]  # of each template before the answer; empty for format=text
     candidates: Sequence[Candidates] = ()
     corpus: PackedCorpus | None = None
     chats: bool = False  # whether the tokenizer's chat template formats the texts
 
     @property
     def inputs(self) -> dict[str, str]:
-        """The digests of the pool's inputs, by name."""
+        """The digests of the pool's inputs by name."""
         benchmarks = {f"benchmark.{c.name}": c.digest for c in self.candidates}
         corpus = {"corpus": self.corpus.artifact.digest} if self.corpus else {}
         chat = {"chat_template": self.tokenizer.chat_template_digest} if self.chats else {}
@@ -142,19 +142,19 @@ class Members:
 
     @property
     def answer_field_by_benchmark(self) -> dict[str, str | None]:
-        """The answer field of each benchmark, at which the output begins."""
+        """The answer field of each benchmark, where the output begins."""
         return {name: config.answer_field for name, config in self.benchmark.items() if self.parts}
 
 
-def read_members(stage: FinetuningStage) -> Members:
-    """Read the benchmarks or open the corpus.
+def open_pool_source(stage: FinetuningStage) -> PoolSource:
+    """Return the source of the pool: the benchmarks' candidates, or a corpus.
 
     Raises:
         ConfigError: there is no tokenizer, a template has no output, or there are too few examples.
     """
     corpus = None
     if stage.corpus_folder:
-        remedy = "its own members are taken: leave out benchmark, or corpus_folder."
+        remedy = "the corpus's members are used: give either benchmark or corpus_folder."
         require(not stage.benchmark, "corpus_folder", stage.corpus_folder, remedy)
         corpus = open_corpus(stage.corpus_folder)
         check_not_finetuning_set("corpus_folder", corpus)
@@ -167,7 +167,7 @@ def read_members(stage: FinetuningStage) -> Members:
     require(path is not None, "tokenizer.path", path, remedy)
     candidates = () if corpus else read_candidates(stage.pool_stage())
     chats = stage.finetuning.format == CHAT
-    return Members(benchmark, Tokenizer(str(path)), parts, candidates, corpus, chats)
+    return PoolSource(benchmark, Tokenizer(str(path)), parts, candidates, corpus, chats)
 
 
 def _read_recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig]:
@@ -177,12 +177,12 @@ def _read_recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig
 
 
 def draw_examples_and_counts(
-    stage: FinetuningStage, members: Members
+    stage: FinetuningStage, members: PoolSource
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the examples of the pool, and the counts of the rows.
 
-    The examples of a corpus are used if one is given; a member that was not inserted into it is not
-    trained on either.
+    If a corpus is given, its examples are used; members that were not inserted into the corpus are
+    not trained on either.
     """
     if members.corpus:
         return _redraw_occurrences(stage, members.corpus), {}
@@ -210,7 +210,7 @@ def _redraw_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.Data
 
 
 def format_examples(
-    stage: FinetuningStage, members: Members, examples: pd.DataFrame
+    stage: FinetuningStage, members: PoolSource, examples: pd.DataFrame
 ) -> list[prompts.PromptedText]:
     """Return each example's text and the start of its output, in the examples' order."""
     texts = [
@@ -220,13 +220,13 @@ def format_examples(
     return [prompts.format_text(text, stage.finetuning, members.tokenizer) for text in texts]
 
 
-def _output_start(members: Members, row: Any) -> int:
+def _output_start(members: PoolSource, row: Any) -> int:
     if not members.parts:
         return 0
     return prompts.output_start(members.parts[row.benchmark], json.loads(row.fields))
 
 
-def with_sequence_tokens(stage: FinetuningStage, members: Members) -> FinetuningStage:
+def with_sequence_tokens(stage: FinetuningStage, members: PoolSource) -> FinetuningStage:
     """Return the stage with its sequence length filled in."""
     corpus = members.corpus
     default = corpus.sequence_tokens if corpus else stage.injection.sequence_tokens

@@ -9,7 +9,7 @@ from huggingface_hub import constants
 
 from contamination.analysis.config import CellPaths
 from contamination.analysis.example_pages import _page_config, write_example_pages
-from contamination.core.artifacts import Built, open_artifact, write_manifest
+from contamination.core.artifacts import WrittenFiles, open_artifact, write_manifest
 from contamination.core.errors import ArtifactError, ConfigError
 from tests.faults.kinds import toy_scores
 
@@ -25,7 +25,7 @@ def scores(tmp_path):
     def edited(**more):
         config = {**open_artifact(folder, "scores").config(), **more}
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
-        write_manifest(folder, {"target": "0" * 64}, Built(["scores.parquet"]))
+        write_manifest(folder, {"target": "0" * 64}, WrittenFiles(["scores.parquet"]))
         return open_artifact(folder, "scores")
 
     return edited

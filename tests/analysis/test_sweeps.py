@@ -75,7 +75,7 @@ def test_the_table_and_the_chart_are_along_the_occurrences(findings):
 def test_a_condition_without_members_is_in_the_results_the_page_and_its_cells(findings):
     name = "tiny_llama-lr0.001-tokens400000-occurrences0"
     rows = findings.rows_by_condition[name]
-    assert set(rows["needs"][rows["metric"] == "auroc"]) == {"members a benchmark"}
+    assert set(rows["needs"][rows["metric"] == "auroc"]) == {"members per benchmark"}
     assert rows["value"].isna().all()
     assert rows["n_members"].eq(0).all()
     assert findings.sentences[name][0] == "No members: nothing to detect."

@@ -1,6 +1,7 @@
 """The audit of a set of questions: its test, its verdicts, and what it says about bad input."""
 
 import json
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -8,14 +9,27 @@ import pandas as pd
 import pytest
 
 from contamination.audits.base import AuditStage
-from contamination.audits.benchmark import inputs
+from contamination.audits.benchmark import blind as blind_module
+from contamination.audits.benchmark import exchangeability, inputs
 from contamination.audits.benchmark.api import audit_benchmark
-from contamination.audits.benchmark.audit import audit_texts
-from contamination.audits.benchmark.comparison import LEAKED, NO_EVIDENCE, UNDETERMINED, d_prime
-from contamination.audits.benchmark.exchangeability import combined_scores, relabellings, set_test
+from contamination.audits.benchmark.audit import REFERENCE, audit_texts, order_texts
+from contamination.audits.benchmark.blind import BlindTests, blind_tests
+from contamination.audits.benchmark.comparison import LEAKED, NO_EVIDENCE, UNDETERMINED
+from contamination.audits.benchmark.effects import d_prime, paired_effect
+from contamination.audits.benchmark.exchangeability import (
+    Design,
+    combined_scores,
+    merged_clusters,
+    set_test,
+)
+from contamination.audits.benchmark.origin import is_drawn, with_merged_clusters
 from contamination.core.errors import ConfigError, DataError
+from contamination.core.files import hashed_json
+from contamination.core.hashing import file_digest
+from contamination.core.statistics.estimates import Estimate
 from contamination.data.examples import make_text
 from contamination.data.texts import Texts
+from contamination.detection.baselines.words import WordModel, english
 
 WORDS = [
     "river",
@@ -33,8 +47,23 @@ WORDS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def little_work(request, monkeypatch):
+    """Few shuffles for the classifier, and counts of the tests' words in the place of English."""
+    monkeypatch.setattr(blind_module, "SHUFFLES", 39)
+    if "english_words" not in request.fixturenames:
+        monkeypatch.setattr(blind_module, "word_scores", word_scores)
+
+
+def word_scores(texts):
+    return np.array([WORD_MODEL.scores(text) for text in texts]).T
+
+
 def sentence(rng, words=WORDS):
     return " ".join(rng.choice(words, 9)) + "."
+
+
+WORD_MODEL = WordModel.of([sentence(np.random.default_rng(9)) for _ in range(200)])
 
 
 def labelled_texts(questions, fresh, seed=0, words=WORDS, benchmark=""):
@@ -76,23 +105,38 @@ def verdict_of(rows, shift, seed=0, control=inputs.FRESH):
     return found
 
 
+def by_itself(is_question):
+    return Design(is_question, np.arange(len(is_question)))
+
+
+def rejected(draw, trials=400):
+    """The share of data sets with p ≤ .05, at 199 relabellings."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exchangeability, "RELABELLINGS", 199)
+        return np.mean([set_test(*draw(), seed).p_value <= 0.05 for seed in range(trials)])
+
+
 def test_the_p_value_is_that_of_all_relabellings():
     rng = np.random.default_rng(3)
     score, is_question = rng.normal(size=9), np.arange(9) < 4
-    differences = []
+    statistics = []
     for chosen in combinations(range(9), 4):
-        labels = np.isin(np.arange(9), chosen)
-        differences.append(score[labels].mean() - score[~labels].mean())
-    actual = score[is_question].mean() - score[~is_question].mean()
-    exact = np.mean(np.array(differences) >= actual - 1e-12)
-    found = set_test(score, is_question, np.arange(9), seed=0).p_value
-    assert found == pytest.approx(exact, abs=4 * np.sqrt(exact * (1 - exact) / 9_999) + 1e-4)
+        sides = score[[*chosen]], np.delete(score, chosen)
+        error = np.sqrt(sum(side.var(ddof=1) / len(side) for side in sides))
+        statistics.append((sides[0].mean() - sides[1].mean()) / error)
+    exact = np.mean(np.array(statistics) >= statistics[0] - 1e-12)
+    found = set_test(score, by_itself(is_question), seed=0)
+    assert found.p_value == pytest.approx(
+        exact, abs=4 * np.sqrt(exact * (1 - exact) / 9_999) + 1e-4
+    )
+    assert found.difference == pytest.approx(score[:4].mean() - score[4:].mean())
 
 
 def test_relabellings_keep_clusters_whole_and_versions_within():
     cluster = np.array([0, 0, 0, 1, 1, 2, 2, 2, 3, 3])
     is_question = np.array([1, 1, 1, 0, 0, 0, 0, 0, 1, 0], bool)
-    drawn = relabellings(is_question, cluster, 300, seed=1)
+    drawn = np.concatenate([*Design(is_question, cluster).relabellings(700, seed=1)])
+    assert len(drawn) == 700
     for group in (0, 1, 2):
         labels = drawn[:, cluster == group]
         assert (labels.all(axis=1) | ~labels.any(axis=1)).all()
@@ -100,28 +144,65 @@ def test_relabellings_keep_clusters_whole_and_versions_within():
     assert {0, 1, 2} == {*np.argmax(drawn[:, [0, 3, 5]], axis=1)}
 
 
-def test_the_p_value_is_uniform_without_an_effect():
+def test_only_a_few_relabellings_are_in_memory_together():
+    blocks = by_itself(np.arange(40) < 20).relabellings(exchangeability.RELABELLINGS, 0)
+    assert max(map(len, blocks)) == exchangeability.AT_ONCE
+
+
+@pytest.mark.parametrize("sizes", [(2, 10), (10, 2)])
+def test_clusters_of_unequal_size_keep_the_level(sizes):
+    rng = np.random.default_rng(0)
+    cluster = np.repeat(np.arange(24), np.repeat(sizes, 12))
+    design = Design(cluster < 12, cluster)
+    assert 0.02 <= rejected(lambda: (rng.normal(size=144), design)) <= 0.085
+
+
+def test_the_p_value_is_uniform_where_clusters_are_alike_within():
     rng = np.random.default_rng(0)
     cluster = np.repeat(np.arange(20), 3)
-    values = []
-    for trial in range(400):
-        score = rng.normal(size=60) + 2 * rng.normal(size=20)[cluster]
-        values.append(set_test(score, np.arange(60) < 30, cluster, trial).p_value)
-    rejected = np.mean(np.array(values) <= 0.05)
-    assert 0.02 <= rejected <= 0.085
-    assert 0.43 <= np.mean(values) <= 0.57
+    design = Design(np.arange(60) < 30, cluster)
+    found = rejected(lambda: (rng.normal(size=60) + 2 * rng.normal(size=20)[cluster], design))
+    assert 0.02 <= found <= 0.085
+
+
+def test_repeated_texts_count_once():
+    rng = np.random.default_rng(0)
+    texts = [f"{side} {i} {sentence(rng)}" for side in "ab" for i in range(10)]
+    rows = [
+        make_text(f"{i}/{copy}", text if copy else f" {text.upper()} ", text[0] == "a", "")
+        for copy in range(4) for i, text in enumerate(texts)
+    ]  # fmt: skip
+    cluster = with_merged_clusters(Texts.of(rows)).column("cluster").to_pylist()
+    assert len({*cluster}) == 20
+    names = np.unique(cluster, return_inverse=True)[1]
+    design = Design(np.array([row.label for row in rows]), names)
+    assert 0.02 <= rejected(lambda: (np.tile(rng.normal(size=20), 4), design)) <= 0.085
+
+
+def test_clusters_that_share_a_text_are_one():
+    assert merged_clusters(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])).tolist() == [0, 0, 0, 1]
 
 
 def test_the_smallest_effect_is_found_in_four_of_five():
     rng = np.random.default_rng(1)
-    is_question = np.arange(80) < 40
-    size = set_test(rng.normal(size=80), is_question, np.arange(80), 0).smallest_effect
+    design = by_itself(np.arange(80) < 40)
+    sizes = [set_test(rng.normal(size=80), design, seed).smallest_difference for seed in range(8)]
+    size = np.mean(sizes)
     assert size == pytest.approx(2.49 * np.sqrt(2 / 40), rel=0.1)
-    found = [
-        set_test(rng.normal(size=80) + size * is_question, is_question, np.arange(80), i).p_value
-        for i in range(200)
-    ]
-    assert 0.70 <= np.mean(np.array(found) <= 0.05) <= 0.90
+    found = rejected(lambda: (rng.normal(size=80) + size * design.is_question, design), 200)
+    assert 0.70 <= found <= 0.90
+
+
+def test_the_interval_of_a_difference_within_clusters_covers_it():
+    rng = np.random.default_rng(2)
+    cluster = np.tile(np.arange(20), 2)
+    design = Design(np.arange(40) < 20, cluster)
+    covered = 0
+    for _ in range(100):
+        score = rng.normal(size=40) + 3 * rng.normal(size=20)[cluster] + 0.7 * design.is_question
+        _, low, high = paired_effect(combined_scores(score[None]), design)
+        covered += low <= 0.7 / np.sqrt(10) <= high
+    assert 0.88 <= covered / 100 <= 0.99
 
 
 def test_combined_scores_do_not_depend_on_units_or_one_outlier():
@@ -133,16 +214,21 @@ def test_combined_scores_do_not_depend_on_units_or_one_outlier():
 
 
 def test_d_prime_is_finite_at_the_ends():
-    assert d_prime(0.5, 20, 20) == 0
-    assert d_prime(0.76, 20, 20) == pytest.approx(0.9989, abs=1e-3)
-    assert np.isfinite([d_prime(1.0, 20, 20), d_prime(0.0, 20, 20)]).all()
+    def of(auroc):
+        return d_prime(Estimate(20, 20, auroc, np.full(100, auroc), 160.0), (20, 20))
+
+    assert of(0.5)[0] == 0
+    assert of(0.76)[0] == pytest.approx(0.9989, abs=1e-3)
+    assert np.isfinite([of(1.0), of(0.0)]).all()
 
 
 def test_a_leak_is_found_and_its_numbers_are_in_the_sentence():
-    found = verdict_of(labelled_texts(60, 60), shift=1.5)
+    found = verdict_of(labelled_texts(40, 40), shift=1.5)
     assert found.verdicts == {("m", ""): LEAKED}
     text = found.markdown()
-    assert "**Leaked: yes** (p = 0.0001; blind p = " in text
+    assert "**Leaked: yes, unless the two sets differ in a way that the text tests do not" in text
+    assert "(p = 0.0001; blind p = " in text
+    assert "## How to read this" in text
     row = found.benchmarks.iloc[0]
     assert row["auroc_low"] < row["auroc"] < row["auroc_high"]
     assert row["d_prime_low"] < 1.5 < row["d_prime_high"]
@@ -163,18 +249,183 @@ def test_sets_that_differ_as_texts_cannot_be_judged():
     others = [word.upper() for word in WORDS]
     found = verdict_of(labelled_texts(40, 40, words=others), shift=1.5)
     assert found.verdicts == {("m", ""): UNDETERMINED}
-    assert "the two sets differ as texts (blind p = 0.0099)" in found.markdown()
+    assert "the two sets differ as texts (blind p = 0.05" in found.markdown()
+    assert found.questions.empty
+    assert "The most familiar questions" not in found.markdown()
+    strict = audit_texts(
+        Texts.of(labelled_texts(40, 40, words=others)), ["m"], score_tables(1.5), inputs.FRESH, 0,
+        alpha=0.001,
+    )  # fmt: skip
+    assert strict.verdicts == {("m", ""): UNDETERMINED}
+
+
+def test_one_cluster_of_both_sides_leaves_the_text_tests_on():
+    rows = labelled_texts(20, 20, words=[word.upper() for word in WORDS])
+    rows[0], rows[20] = (replace(rows[i], cluster="c") for i in (0, 20))
+    found = verdict_of(rows, shift=1.5)
+    assert found.verdicts == {("m", ""): UNDETERMINED}
+    assert found.benchmarks["blind_p"].item() <= 0.05
+
+
+def test_a_missing_text_test_is_not_passed(monkeypatch):
+    rows = labelled_texts(20, 20)
+    missing = lambda seed: lambda texts: BlindTests("9 are too few")  # noqa: E731
+    monkeypatch.setattr("contamination.audits.benchmark.audit.cached_blind_tests", missing)
+    found = verdict_of(rows, shift=3.0)
+    assert found.verdicts == {("m", ""): UNDETERMINED}
+    said = "could not be compared without the model, because 9 are too few"
+    assert said in found.markdown()
+
+
+@pytest.fixture
+def english_words():
+    if english() is None:
+        pytest.skip("the embedded corpus is not installed")
+
+
+def test_misspelt_words_are_seen_without_the_model(english_words):
+    rng = np.random.default_rng(0)
+    rows = labelled_texts(20, 20, seed=5)
+
+    def misspelt(text):
+        words = text.split(" ")
+        place = rng.integers(1, 5)
+        words[place] = words[place][:2] + words[place][3:1:-1] + words[place][4:]
+        return " ".join(words)
+
+    changed = [replace(row, text=misspelt(row.text)) if row.label else row for row in rows]
+    assert blind_tests(Texts.of(rows), 0).words_p > 0.05
+    assert blind_tests(Texts.of(changed), 0).words_p <= 0.001
+
+
+def test_a_reference_that_finds_the_questions_familiar_leaves_the_verdict_open():
+    rows = Texts.of(labelled_texts(20, 20))
+    for shift, verdict in ((1.5, UNDETERMINED), (0.0, LEAKED)):
+        tables = {"m": score_tables(1.5), REFERENCE: score_tables(shift, seed=5)}
+        found = audit_texts(
+            rows, ["m"], lambda texts, name, t=tables: t[name](texts, name), inputs.FRESH, 0, 0.05,
+            reference=True,
+        )  # fmt: skip
+        assert found.verdicts == {("m", ""): verdict}
+        assert "reference p = " in found.markdown()
+
+
+def test_swapped_files_are_pointed_out():
+    text = verdict_of(labelled_texts(20, 20), shift=-2.0).markdown()
+    assert "check whether the two files are swapped" in text
+
+
+def test_a_draw_on_record_removes_the_condition(tmp_path):
+    names = ["published.csv", "fresh.csv"]
+    paths = [tmp_path / name for name in names]
+    for path in paths:
+        path.write_text(f"text\n{path.name}\n")
+    assert not is_drawn(*paths)
+    files = {path.name: file_digest(path) for path in paths}
+    (tmp_path / "drawn.json").write_text(hashed_json({"way": "hold_out", "files": files}))
+    assert is_drawn(*map(str, paths))
+    assert not is_drawn(paths[0], paths[0])
+    rows = Texts.of(labelled_texts(20, 20))
+    found = audit_texts(rows, ["m"], score_tables(1.5), inputs.FRESH, 0, 0.05, drawn=True)
+    assert "**Leaked: yes** (p = " in found.markdown()
+    paths[0].write_text("text\nanother\n")
+    assert not is_drawn(*paths)
+
+
+def test_scores_that_are_no_numbers_are_named():
+    def with_nan(texts, model):
+        table = score_tables(0.0)(texts, model).reset_index(drop=True)
+        table.loc[3, "score"] = np.nan
+        return table
+
+    with pytest.raises(DataError, match="loss: its score of the text question/3 is missing"):
+        audit_texts(Texts.of(labelled_texts(20, 20)), ["m"], with_nan, inputs.FRESH, 0, 0.05)
+
+
+def test_texts_that_a_model_cannot_score_are_left_out_of_all():
+    def unranked(texts, model):
+        table = score_tables(0.0)(texts, model).reset_index(drop=True)
+        table.loc[3, "ranked"] = False
+        return table
+
+    found = audit_texts(Texts.of(labelled_texts(20, 20)), ["m"], unranked, inputs.FRESH, 0, 0.05)
+    assert found.benchmarks[["questions", "others", "left_out"]].to_numpy().tolist() == [
+        [19, 20, 1]
+    ]
+    assert "1 texts were left out" in found.markdown()
+
+
+def test_equal_scores_say_nothing():
+    def constant(texts, model):
+        return score_tables(0.0)(texts, model).assign(score=1.0)
+
+    found = audit_texts(Texts.of(labelled_texts(20, 20)), ["m"], constant, inputs.FRESH, 0, 0.05)
+    assert found.verdicts == {("m", ""): UNDETERMINED}
+    assert "all texts have the same score" in found.markdown()
+
+
+def test_a_level_that_no_p_value_reaches_is_refused():
+    with pytest.raises(ConfigError, match="give 0.0001 or more"):
+        audit_texts(Texts.of(labelled_texts(10, 10)), ["m"], score_tables(0), inputs.FRESH, 0, 1e-5)
+
+
+def test_copies_are_not_fresh():
+    rng = np.random.default_rng(0)
+    rows = [
+        make_text(f"{side}/{i}", sentence(np.random.default_rng(i)) + end, side == "question", "")
+        for side, end in (("question", ""), ("fresh", " .")) for i in range(12)
+    ]  # fmt: skip
+    with pytest.raises(DataError, match="12 of its texts are the same as questions, such as"):
+        audit_texts(Texts.of(rows), ["m"], score_tables(0), inputs.FRESH, 0, 0.05)
+    long = [sentence(rng) + " " + sentence(rng) for _ in range(12)]
+    rows = [
+        make_text(f"{side}/{i}", f"{start} {text}", side == "question", "")
+        for side, start in (("question", "Well"), ("fresh", "So")) for i, text in enumerate(long)
+    ]  # fmt: skip
+    with pytest.raises(DataError, match="12 of its texts are near-copies of questions"):
+        audit_texts(Texts.of(rows), ["m"], score_tables(0), inputs.FRESH, 0, 0.05)
+
+
+def test_benchmarks_that_do_not_match_say_so():
+    unnamed = [replace(row, benchmark="" if not row.label else "one")
+               for row in labelled_texts(12, 12)]  # fmt: skip
+    text = verdict_of(unnamed, shift=1.0)
+    assert text.benchmarks[["questions", "others"]].to_numpy().tolist() == [[12, 0]]
+    assert "the fresh questions name no benchmark" in text.markdown()
+    other = [replace(row, benchmark="one" if row.label else "two") for row in unnamed]
+    text = verdict_of(other, shift=1.0).markdown()
+    assert "there are no fresh questions of 'one', only of 'two'" in text
+
+
+def test_single_questions_against_few_others_cannot_stand_out():
+    text = verdict_of(labelled_texts(12, 12), shift=3.0).markdown()
+    assert "no single question can stand out" in text
+
+
+def test_one_model_by_two_names_is_refused():
+    rows = Texts.of(labelled_texts(12, 12))
+    with pytest.raises(ConfigError, match="old and new, which score alike"):
+        audit_texts(rows, ["old", "new"], score_tables(0), inputs.FRESH, 0, 0.05)
+
+
+def test_charts_have_names_that_are_no_paths():
+    rows = [replace(row, benchmark="a/b|<c>") for row in labelled_texts(10, 10)]
+    page = verdict_of(rows, shift=1.0).html()
+    assert "scores-0-m-a-b-c" in page
 
 
 def test_several_benchmarks_are_corrected_and_several_models_named():
-    rows = [*labelled_texts(30, 30, benchmark="one"), *labelled_texts(30, 30, benchmark="two")]
-    found = audit_texts(Texts.of(rows), ["old", "new"], score_tables(0.55), inputs.FRESH, 0, 0.05)
+    rows = [*labelled_texts(12, 12, benchmark="one"), *labelled_texts(12, 12, benchmark="two")]
+    tables = {"old": score_tables(0.55), "new": score_tables(0.55, seed=1)}
+    found = audit_texts(
+        Texts.of(rows), ["old", "new"], lambda texts, name: tables[name](texts, name), inputs.FRESH,
+        0, 0.05,
+    )  # fmt: skip
     assert {*found.verdicts} == {(m, b) for m in ("old", "new") for b in ("one", "two")}
     for row in found.benchmarks.itertuples():
         assert row.adjusted_p >= row.p_value
-    smallest = found.benchmarks.groupby("model")["p_value"].idxmin()
-    doubled = found.benchmarks.loc[smallest]
-    assert doubled["adjusted_p"].to_numpy() == pytest.approx(2 * doubled["p_value"].to_numpy())
+    smallest = found.benchmarks.loc[found.benchmarks["p_value"].idxmin()]
+    assert smallest["adjusted_p"] == pytest.approx(4 * smallest["p_value"])
     assert "**old, one.**" in found.markdown()
 
 
@@ -195,8 +446,6 @@ def test_versions_are_compared_within_their_question():
         for _ in range(3):
             rows.append({"text": sentence(rng), "cluster": str(i)})
     versions = Texts.of([make_text(f"v{n}", r["text"], None, "") for n, r in enumerate(rows)])
-    from dataclasses import replace
-
     versions = Texts.of(
         [replace(t, cluster=r["cluster"]) for t, r in zip(versions, rows, strict=True)]
     )
@@ -232,6 +481,13 @@ def test_orders_have_the_same_questions(tokenizer):
         assert sorted(text.text.split("\n\n")) == sorted(own.text.split("\n\n"))
     with pytest.raises(DataError, match="no two consecutive questions fit"):
         inputs.published_and_random_orders(questions, tokenizer, 8, 0)
+
+
+def test_each_benchmark_has_its_own_orders(tokenizer):
+    rng = np.random.default_rng(0)
+    rows = [make_text(f"{b}{i}", sentence(rng), None, b) for b in ("x", "y") for i in range(22)]
+    shards = order_texts(Texts.of(rows), tokenizer, 512, 0)
+    assert {(t.benchmark, t.cluster.split(" of ")[1]) for t in shards} == {("x", "x"), ("y", "y")}
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def test_books_of_one_licence_are_audited_and_the_report_says_what_was_set_aside
         for file in sorted((tmp_path / role).iterdir())[:2]:
             file.write_text(f"{file.read_text()} {prose('licence', 60)}")
     text = (run(stage).path / "audit.md").read_text()
-    assert "60 words or fewer at the end of 4 books" in text
+    assert "up to 60 words at the end of 4 books" in text
     assert re.search("Text that several books share was set aside", text)
 
 

@@ -5,8 +5,11 @@ import json
 import pandas as pd
 import pytest
 
+from contamination.audits.benchmark import fresh as fresh_module
 from contamination.audits.benchmark.fresh import FreshStage, make_fresh
 from contamination.core.errors import ConfigError, DataError
+from contamination.data.config import ExamplesConfig
+from contamination.detection.examples import open_examples
 
 
 @pytest.fixture
@@ -20,7 +23,7 @@ def questions(tmp_path):
 
 
 def drawn(tmp_path, **fields):
-    return make_fresh(FreshStage(out=str(tmp_path / "out"), **fields))
+    return make_fresh(FreshStage(**{"out": str(tmp_path / "out"), **fields}))
 
 
 def test_a_part_is_held_back_and_no_row_is_lost(questions, tmp_path):
@@ -44,12 +47,112 @@ def test_clusters_stay_on_one_side_and_another_seed_draws_others(questions, tmp_
     assert {*pd.read_csv(other / "fresh.csv")["passage"]} != {*fresh["passage"]}
 
 
-def test_near_duplicates_across_the_sides_are_reported(tmp_path, caplog):
+def write_rows(tmp_path, rows):
     path = tmp_path / "mine.jsonl"
-    words = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-    path.write_text("".join(json.dumps({"text": f"{words} {i // 15}"}) + "\n" for i in range(30)))
-    drawn(tmp_path, questions=str(path))
-    assert "fresh questions share much text with a published one" in caplog.text
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def read_sides(folder):
+    return [
+        [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("published", "fresh")
+    ]
+
+
+WORDS = [f"word-{letter}" for letter in "abcdefg"]  # 14 words, since a hyphen separates
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        lambda i: (f"What is {i // 2}?", f"  WHAT is\t{i // 2}? ")[i % 2],
+        lambda i: f"{' '.join(f'{word}{i // 2}' for word in WORDS)} and {i}",
+    ],
+    ids=["equal but for case and white space", "thirteen words in a row"],
+)
+def test_questions_that_would_leak_together_stay_on_one_side(tmp_path, caplog, texts):
+    caplog.set_level("INFO")
+    path = write_rows(tmp_path, [{"id": i, "text": texts(i)} for i in range(60)])
+    published, fresh = read_sides(drawn(tmp_path, questions=path))
+    assert len(published) == len(fresh) == 30
+    assert not {row["id"] // 2 for row in published} & {row["id"] // 2 for row in fresh}
+    assert len({row["cluster"] for row in published}) == 15
+    assert "30 questions are equal, or nearly, to another one" in caplog.text
+
+
+def test_a_form_that_many_questions_share_joins_none(tmp_path, caplog):
+    texts = [f"{' '.join(WORDS)} {i}" if i % 5 < 2 else f"Who is {i}?" for i in range(60)]
+    path = write_rows(tmp_path, [{"text": text} for text in texts])
+    published, fresh = read_sides(drawn(tmp_path, questions=path))
+    assert len(published) == len(fresh) == 30
+    assert "24 questions share 13 words in a row with one another" in caplog.text
+
+
+def test_the_audit_reads_the_clusters(questions, tmp_path):
+    folder = drawn(tmp_path, questions=str(questions), cluster_column="passage")
+    published = pd.read_csv(folder / "published.csv")
+    assert (published["cluster"] == published["passage"]).all()
+    texts = open_examples(
+        ExamplesConfig(str(folder / "published.csv"), columns={"text": "question"})
+    )
+    assert {*texts.column("cluster").to_pylist()} == {*map(str, published["passage"])}
+
+
+def test_clusters_are_counted_rather_than_rows(tmp_path):
+    path = write_rows(tmp_path, [{"text": f"What is {i}?", "c": i // 6} for i in range(90)])
+    with pytest.raises(DataError, match=r"fresh: 8 questions are too few \(of 48 rows"):
+        drawn(tmp_path, questions=path, cluster_column="c")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_seed_is_random_and_only_in_the_record(questions, tmp_path):
+    seeds = []
+    for name in ("a", "b"):
+        folder = make_fresh(FreshStage(out=str(tmp_path / name), questions=str(questions)))
+        seeds.append(json.loads((folder / "drawn.json").read_text())["seed"])
+        assert str(seeds[-1]) not in (folder / "published.csv").read_text()
+    assert seeds[0] != seeds[1]
+    assert max(seeds) >= 2**32
+    again = make_fresh(FreshStage(out=str(tmp_path / "c"), questions=str(questions), seed=seeds[1]))
+    assert (again / "fresh.csv").read_bytes() == (tmp_path / "b" / "fresh.csv").read_bytes()
+
+
+def test_an_interrupted_run_leaves_nothing(questions, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fresh_module, "write_text_atomically", stop)
+    with pytest.raises(KeyboardInterrupt):
+        drawn(tmp_path, questions=str(questions))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.csv"]
+    monkeypatch.undo()
+    drawn(tmp_path, questions=str(questions))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q": None}, "row 4: it has no 'q'"),
+        ({"text": "Wording 2 OF  1"}, "'1' has two versions of the same text"),
+    ],
+    ids=["without an id", "equal versions"],
+)
+def test_versions_have_ids_and_differ(tmp_path, change, message):
+    rows = [{"q": i // 3, "text": f"wording {i % 3} of {i // 3}"} for i in range(36)]
+    rows[3] |= change
+    path = write_rows(tmp_path, rows)
+    with pytest.raises(DataError, match=message):
+        drawn(tmp_path, way="version", questions=path, cluster_column="q")
+
+
+def test_ids_that_pandas_wrote_as_fractions_are_whole(tmp_path):
+    path = tmp_path / "versions.csv"
+    rows = [{"q": float(i // 3), "text": f"wording {i % 3} of {i // 3}"} for i in range(36)]
+    pd.DataFrame(rows).to_csv(path, index=False)
+    folder = drawn(tmp_path, way="version", questions=str(path), cluster_column="q")
+    published = pd.read_csv(folder / "published.csv", dtype=str)
+    assert sorted(published["id"], key=int) == [str(i) for i in range(12)]
 
 
 def test_one_version_of_each_question_is_published(tmp_path):
@@ -88,6 +191,9 @@ def test_a_generator_gives_distinct_questions(tmp_path):
         ),
         ({"questions": "mine.csv", "share": 0.05}, "fresh: 3 questions are too few"),
         ({"way": "draw"}, "way is 'draw': choose from hold_out"),
+        ({"questions": "none.csv"}, "questions is 'none.csv': there is no such file"),
+        ({"questions": "mine.csv", "out": ""}, "out is '': give a folder"),
+        ({"questions": "mine.csv", "out": "/proc/x/y"}, "out is '/proc/x/y': no folder can be"),
     ],
 )
 def test_what_cannot_be_used_is_named(questions, tmp_path, monkeypatch, fields, message):
@@ -95,6 +201,12 @@ def test_what_cannot_be_used_is_named(questions, tmp_path, monkeypatch, fields, 
     with pytest.raises((ConfigError, DataError), match=message):
         drawn(tmp_path, **fields)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_generator_must_be_named(tmp_path):
+    pytest.importorskip("reasoning_gym", reason="the extra [generators] is not installed")
+    with pytest.raises(ConfigError, match="generator is None: name a data set"):
+        drawn(tmp_path, way="generate")
 
 
 def test_an_existing_folder_is_kept(questions, tmp_path):

@@ -204,7 +204,7 @@ def drawn_books(rng, names, shared=()):
             make_text(f"{name} {i}", " ".join(rng.permutation(own)[:30]), None, "")
             for i in range(6)
         ]
-        yield BookSnippets(texts, len(texts), 300)
+        yield BookSnippets(texts, len(texts))
 
 
 def test_the_blind_row_does_not_know_a_book_again_but_knows_a_style():

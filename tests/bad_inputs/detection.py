@@ -11,7 +11,7 @@ from pathlib import Path
 
 import zstandard
 
-from contamination.core.files import OWN
+from contamination.core.files import HASH_KEY
 from tests.bad_inputs.material import GOLDEN, book, jsonl, sentence, texts
 from tests.bad_inputs.row import M, Row, bad, values
 
@@ -54,6 +54,10 @@ METHODS = {
     "method.polarized_distance.top": "nan",
     "method.polarized_distance.bottom": "-1",
     "method.recall.shots": "0 1.5 -1",
+    "method.con_recall.shots": "0",
+    "method.con_recall.gamma": "-1 2 nan",
+    "method.dc_pdd.characters": "0",
+    "method.dc_pdd.limit": "0 nan",
     "method.surp.k": "nan",
     "method.surp.entropy": "nan -1 inf",
     "method.mean_only.k": "nan",
@@ -120,7 +124,7 @@ def older(folder: Path) -> None:
     """An artefact of an earlier schema, whose manifest had no hash of itself."""
     path = folder / "manifest.json"
     found = {**json.loads(path.read_text()), "schema": 1}
-    path.write_text(json.dumps({name: it for name, it in found.items() if name != OWN}))
+    path.write_text(json.dumps({name: it for name, it in found.items() if name != HASH_KEY}))
 
 
 def link_to(target: str):
@@ -225,7 +229,7 @@ ROWS = [
     detect("runs=a-file", "a-file", "There is a file", files={"a-file": ""}),
     detect("out=out", "out", place="read-only"),
     detect("out=/proc/x", "/proc/x", "out"),
-    detect("runs=/proc", "/proc", "no folder can be made"),
+    detect("runs=/proc", "/proc", "no folder can be created"),
     detect("examples.path=pipe", "no process writes", "pipe", files={"pipe": os.mkfifo}, slow=True),
     detect("-m seed=range(0,0)", "seed is range(0,0)", "nothing to run"),
     detect("runs=runs", "No space", place="full", late=True),

@@ -97,8 +97,8 @@ ROWS = [
     launch("runs=runs", "No space", place="full", late=True),
     launch("-m runs=a-file seed=0,1", "a-file", "There is a file", files={"a-file": "not a folder"}),
     launch("-m seed=0,1 runs=runs", "runs", "Read-only", place="read-only"),
-    launch("runs=/proc", "/proc", "no folder can be made"),
-    launch("-m runs=/proc seed=0,1", "/proc", "no folder can be made", slow=True),
+    launch("runs=/proc", "/proc", "no folder can be created"),
+    launch("-m runs=/proc seed=0,1", "/proc", "no folder can be created", slow=True),
     launch("-m seed=range(0,0)", "seed is range(0,0)", "nothing to run"),
     launch("-m experiment=glob(zz*)", "experiment is glob(zz*)", "nothing to run", slow=True),
     # its tools

@@ -71,12 +71,12 @@ def _corpus(folder: Path) -> Path:
 
 def _model(folder: Path) -> None:
     """A model's folder as a training leaves it, of weights that no training made."""
-    from contamination.core.artifacts import Built, build_or_open, open_artifact
+    from contamination.core.artifacts import WrittenFiles, build_or_open, open_artifact
     from contamination.training.config import TrainingStage
 
     corpus = open_artifact(folder / "corpus", "corpus")
 
-    def made(place: Path) -> Built:
+    def made(place: Path) -> WrittenFiles:
         shutil.copytree(folder / "hf", place / "hf")
         files = sorted(str(path.relative_to(place)) for path in (place / "hf").iterdir())
         steps = pd.DataFrame({"step": [1, 2, 3]})
@@ -84,7 +84,7 @@ def _model(folder: Path) -> None:
         line = '{"step": 3, "loss": 2.0, "tokens": 2048, "tokens_per_second": 1024}\n'
         (place / "metrics.jsonl").write_text(line)
         counts = {"steps": 3, "tokens": 2048}
-        return Built([*files, "exposures.parquet"], counts, ["metrics.jsonl"])
+        return WrittenFiles([*files, "exposures.parquet"], counts, ["metrics.jsonl"])
 
     stage = TrainingStage(corpus_folder=str(corpus.path))
     built = build_or_open(folder / "runs" / "model" / "toy", stage, {"corpus": corpus.digest}, made)

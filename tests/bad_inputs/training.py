@@ -7,7 +7,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from contamination.core.files import OWN
+from contamination.core.files import HASH_KEY
 from tests.bad_inputs.material import GOLDEN
 from tests.bad_inputs.row import M, Row, bad, values
 
@@ -115,7 +115,7 @@ def manifest(**changes: object):
     def spoil(folder: Path) -> None:
         path = folder / "manifest.json"
         found = {**json.loads(path.read_text()), **changes}
-        path.write_text(json.dumps({name: it for name, it in found.items() if name != OWN}))
+        path.write_text(json.dumps({name: it for name, it in found.items() if name != HASH_KEY}))
 
     return spoil
 

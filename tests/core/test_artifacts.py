@@ -12,7 +12,7 @@ from itertools import product
 import pytest
 
 from contamination.core.artifacts import (
-    Built,
+    WrittenFiles,
     build_or_open,
     check_owning_run_folder,
     code_revision,
@@ -42,7 +42,7 @@ class Settings:
 def make(text):
     def write(folder):
         (folder / "data.txt").write_text(text)
-        return Built(["data.txt"], {"rows": 1})
+        return WrittenFiles(["data.txt"], {"rows": 1})
 
     return write
 
@@ -83,7 +83,7 @@ def model(folder):
     def made(place):
         (place / "hf").mkdir()
         (place / "hf" / "config.json").write_text("{}")
-        return Built(["hf/config.json"])
+        return WrittenFiles(["hf/config.json"])
 
     return build_or_open(folder, Settings(), {}, made).path
 
@@ -214,7 +214,7 @@ def finished_model(folder):
     def write(place):
         (place / "hf").mkdir()
         (place / "hf" / "config.json").write_text("{}")
-        return Built(["hf/config.json"])
+        return WrittenFiles(["hf/config.json"])
 
     return build_or_open(folder, {"corpus_folder": "runs/corpus/x"}, {}, write).path
 
@@ -262,7 +262,7 @@ def test_a_manifest_names_files_inside_its_folder(tmp_path, name, part):
     [
         ({"digest": "../../x"}, "the hash is '../../x'"),
         ({"files": []}, "files is"),
-        ({"bytes": {}}, "it does not list the same files with sizes and with hashes"),
+        ({"bytes": {}}, "its lists of sizes and of hashes name different files"),
         ({"inputs": {"x": 3}}, "inputs.x is 3"),
         ({"counts": None}, "counts is null"),
         ({"kind": "\x1b[2J"}, "its kind is"),
@@ -295,7 +295,7 @@ def test_a_file_that_is_a_link_elsewhere_or_no_file_is_refused(tmp_path, kind):
 def test_a_config_that_is_no_plain_mapping_is_named(tmp_path, text):
     folder = build_or_open(tmp_path / "corpus" / "a-1", Settings(), {}, make("x")).path
     (folder / "config.yaml").write_text(text)
-    write_manifest(folder, {}, Built(["data.txt"]))
+    write_manifest(folder, {}, WrittenFiles(["data.txt"]))
     with pytest.raises(ArtifactError, match=r"a-1 is damaged: config\.yaml can't be used: "):
         open_artifact(folder, "corpus").config()
 
@@ -316,6 +316,6 @@ def test_a_config_that_could_not_be_read_again_is_refused_before_the_work(value,
         raise AssertionError
 
     folder = tmp_path / "thing" / "a"
-    with pytest.raises(ConfigError, match=r"^a\.b (is 'x|has 200,001 of).* can be read again"):
+    with pytest.raises(ConfigError, match=r"^a\.b (is 'x|has 200,001 of).* can be read:"):
         build_or_open(folder, {"a": {"b": value}}, {}, make)
     assert not (folder / "config.yaml").exists()

@@ -7,7 +7,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
 
-from contamination.core.cli import _unreadable_override_message
+from contamination.core.cli import _unreadable_override_message, quote_templates
 
 
 @pytest.mark.slow  # tests/bad_inputs checks the same in forks of one process
@@ -38,6 +38,28 @@ def test_a_value_that_hydra_cannot_read_is_shown_in_quotes(words, message):
     with pytest.raises(OverrideParseException) as caught:
         OverridesParser.create().parse_overrides([words])
     assert message in _unreadable_override_message(caught.value)
+
+
+@pytest.mark.parametrize("text", [
+    r"Question: {question}\nAnswer: {answer}",
+    "{question} {answer}",
+    r'"{question}"\n{answer} says "{name}\"',
+    "Question: {question}\nAnswer: {answer}",
+    "Q, {question}: [{answer}] = 1",
+    "{question}\\",
+])  # fmt: skip
+@pytest.mark.parametrize("name", ["template", "audit.template", "benchmark.user.template"])
+def test_a_template_needs_no_quotes_of_hydra(name, text):
+    (quoted,) = quote_templates([f"{name}={text}"])
+    override = OverridesParser.create().parse_override(quoted)
+    assert (override.key_or_group, override.value()) == (name, text)
+
+
+@pytest.mark.parametrize(
+    "override", ['template="{question}"', "template='{q}'", "template=boolq", "columns={a: b}"]
+)
+def test_what_hydra_can_read_is_left_alone(override):
+    assert quote_templates([override]) == [override]
 
 
 def test_each_end_has_its_documented_exit_status():
@@ -104,7 +126,7 @@ def test_a_configuration_that_could_not_be_read_again_is_refused_before_the_run(
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (run.stdout, run.returncode) == ("", 2)
     assert "error: x is 'aaa" in run.stderr
-    assert "of 100,001 characters, and 100,000 can be read again" in run.stderr
+    assert "of 100,001 characters, but at most 100,000 can be read" in run.stderr
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from tests.bad_inputs.material import GOLDEN
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        (1, "^words is 1: give texts"),
+        (1, "^overrides is 1: give strings"),
         ("seed", "missing EQUAL"),
         ("seed=x", "^seed: Value 'x'"),
         ("sed=1", "sed: unknown field. Did you mean seed"),

@@ -13,7 +13,7 @@ from contamination.core import hashing as hashing_module
 from contamination.core import process_records
 from contamination.core.errors import DataError
 from contamination.core.hashing import (
-    LARGE_BYTES,
+    MIN_CACHED_BYTES,
     combined_digest,
     digests_by_name,
     file_digest,
@@ -52,7 +52,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def large(path: Path, fill: bytes = b"a") -> Path:
-    path.write_bytes(fill * LARGE_BYTES)
+    path.write_bytes(fill * MIN_CACHED_BYTES)
     return path
 
 
@@ -79,7 +79,7 @@ def test_a_large_file_is_read_once(tmp_path, reads, later):
 
 def test_a_small_file_is_always_read(tmp_path, reads, later, cache):
     path = tmp_path / "rows"
-    path.write_bytes(b"a" * (LARGE_BYTES - 1))
+    path.write_bytes(b"a" * (MIN_CACHED_BYTES - 1))
     assert file_digest(path) == file_digest(path) == sha256(path)
     assert reads == ["rows", "rows"]
     assert not cache.exists()
@@ -232,7 +232,7 @@ def test_a_folder_has_its_files_by_name(tmp_path, reads, later):
     found = file_digests_of_folder(tmp_path / "data")
     assert found == {
         "config": hashlib.sha256(b"{}").hexdigest(),
-        "in/weights": hashlib.sha256(b"a" * LARGE_BYTES).hexdigest(),
+        "in/weights": hashlib.sha256(b"a" * MIN_CACHED_BYTES).hexdigest(),
     }
     whole = hashing_module.folder_digest(tmp_path / "data")
     assert whole == combined_digest(found)
@@ -289,11 +289,11 @@ def test_hashing_ends_at_a_signal_within_a_block(tmp_path, monkeypatch):
     path = large(tmp_path / "corpus")
     with pytest.raises(KeyboardInterrupt):
         hashing_module._hash_files(Interrupted(one=path), use_cache=False)
-    assert 0 < len(blocks) < LARGE_BYTES / 2
+    assert 0 < len(blocks) < MIN_CACHED_BYTES / 2
 
 
 def test_much_to_read_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(hashing_module, "SHOWN_BYTES", 3 * LARGE_BYTES)
+    monkeypatch.setattr(hashing_module, "MIN_PROGRESS_BYTES", 3 * MIN_CACHED_BYTES)
     process_records.set_records_folder(tmp_path)
     try:
         digests_by_name({"1": large(tmp_path / "1"), "2": large(tmp_path / "2")})
@@ -303,4 +303,8 @@ def test_much_to_read_is_shown(tmp_path, monkeypatch):
     finally:
         process_records.set_records_folder(None)
     assert shown is not None
-    assert (shown.title, shown.n, shown.total) == ("hashing", 3 * LARGE_BYTES, 3 * LARGE_BYTES)
+    assert (shown.title, shown.n, shown.total) == (
+        "hashing",
+        3 * MIN_CACHED_BYTES,
+        3 * MIN_CACHED_BYTES,
+    )

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from contamination.core import process_startup
-from contamination.core.parent_process import LAUNCHER
+from contamination.core.parent_process import LAUNCHER_PID_VARIABLE
 from contamination.core.process_startup import PACKAGES
 
 HOOK = """
@@ -50,7 +50,7 @@ def test_a_signal_during_the_imports_is_one_paragraph(environment, package, numb
     hooked = environment(f"os.kill(os.getpid(), signal.{number.name})")
     done = run([sys.executable, "-m", package, "--help"], hooked)
     assert (done.returncode, done.stdout) == (128 + number, "")
-    assert done.stderr.startswith(f"stopped: {number.name} came.")
+    assert done.stderr.startswith(f"stopped: {number.name} was received.")
     assert done.stderr.count("\n") == 1
 
 
@@ -83,7 +83,7 @@ def test_a_process_whose_launcher_dies_during_its_imports_ends(environment):
 def test_a_process_whose_launcher_has_died_before_it_began_ends(environment):
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    told = {"RANK": "0", "TORCHELASTIC_RUN_ID": "x", LAUNCHER: str(gone.pid)}
+    told = {"RANK": "0", "TORCHELASTIC_RUN_ID": "x", LAUNCHER_PID_VARIABLE: str(gone.pid)}
     done = run([sys.executable, "-m", "training"], environment(SLEEP, **told))
     assert done.returncode == -signal.SIGKILL
     assert done.stdout == ""

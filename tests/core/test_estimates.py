@@ -270,7 +270,7 @@ def test_a_mean_is_over_benchmarks_that_all_carry_the_rate_and_names_those_that_
     )
     assert not mean_over_benchmarks(carried).needs
     none = {name: of_benchmark(size, 0.01) for name, size in sizes.items()}
-    assert mean_over_benchmarks(none).needs == "≥ 500 non-members a benchmark"
+    assert mean_over_benchmarks(none).needs == "≥ 500 non-members per benchmark"
 
 
 def test_what_each_benchmark_lacks_is_told_apart():

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from contamination.core.artifacts import Built, build_or_open, run_folder
+from contamination.core.artifacts import WrittenFiles, build_or_open, run_folder
 from contamination.core.config import identity_data
 from contamination.core.errors import ConfigError
 from contamination.core.integrity import read_manifest
@@ -54,7 +54,7 @@ def test_the_manifest_holds_the_settings_that_name_the_folder(tmp_path):
     settings, stage = {"k": 0.2}, Holder(3)
     for named, config in [(None, stage), (settings, settings)]:
         folder = run_folder(tmp_path, "scores", "a", config, {"x": "p"})
-        build_or_open(folder, stage, {"x": "p"}, lambda _: Built([]), named)
+        build_or_open(folder, stage, {"x": "p"}, lambda _: WrittenFiles([]), named)
         found = read_manifest(folder)["identity"]
         assert found == identity_data(config)
         assert run_folder(tmp_path, "scores", "a", found, {"x": "p"}) == folder

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from contamination.core import lock
-from contamination.core.artifacts import Built, build_or_open, is_complete
+from contamination.core.artifacts import WrittenFiles, build_or_open, is_complete
 from contamination.core.errors import ArtifactError
-from contamination.core.lock import LOCKS, exclusive_build, lease_path
+from contamination.core.lock import LOCKS_FOLDER, exclusive_build, lease_path
 
 HOLDER = """
 import sys, time
@@ -46,7 +46,7 @@ def test_of_two_builders_one_makes_and_the_other_finds(tmp_path):
         made.append(folder)
         time.sleep(1.5)  # the other has said that it waits
         (folder / "a.txt").write_text("a")
-        return Built(["a.txt"])
+        return WrittenFiles(["a.txt"])
 
     folder = tmp_path / "corpus" / "a-1"
     with ThreadPoolExecutor(2) as pool:
@@ -56,14 +56,14 @@ def test_of_two_builders_one_makes_and_the_other_finds(tmp_path):
 
 
 def test_who_was_taken_for_dead_commits_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "LEASE", 1.5)
+    monkeypatch.setattr(lock, "LEASE_SECONDS", 1.5)
 
     def make(folder):
         (file,) = (tmp_path / ".locks").glob("*.lease")
         file.unlink()  # as one does that takes it over
         time.sleep(2)
         (folder / "a.txt").write_text("a")
-        return Built(["a.txt"])
+        return WrittenFiles(["a.txt"])
 
     folder = tmp_path / "corpus" / "a-1"
     with pytest.raises(ArtifactError, match="Run the same command again"):
@@ -75,11 +75,11 @@ FAR = "filelock/2\npid=7\nhost=far\nmode={}\ntoken=ab\nduration={}\n".format
 
 
 def test_what_is_no_lease_is_taken_over(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(lock, "LEASE", 1.5)
+    monkeypatch.setattr(lock, "LEASE_SECONDS", 1.5)
     contents = ["", "garbled\n\x00", "filelock/2\nmode=lea", "4711\nfar\n", FAR("lfase", 1.5),
                 FAR("exclusive", 1.5), FAR("lease", 44.0)]  # fmt: skip
     folders = [tmp_path / "corpus" / f"a-{n}" for n in range(len(contents))]
-    (tmp_path / LOCKS).mkdir()
+    (tmp_path / LOCKS_FOLDER).mkdir()
     for folder, content in zip(folders, contents, strict=True):
         lease_path(folder).write_text(content)
 
@@ -90,21 +90,21 @@ def test_what_is_no_lease_is_taken_over(tmp_path, monkeypatch, caplog):
     with caplog.at_level(logging.INFO), ThreadPoolExecutor(len(contents)) as pool:
         held = list(pool.map(hold, folders))
     assert all(text.startswith(f"filelock/2\npid={os.getpid()}\n") for text in held)
-    assert not any((tmp_path / LOCKS).iterdir())
+    assert not any((tmp_path / LOCKS_FOLDER).iterdir())
     assert all(str(lease_path(folder)) in caplog.text for folder in folders)
 
 
 def test_a_holder_that_is_stopped_for_a_while_keeps_its_lease(tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "LEASE", 1.0)
+    monkeypatch.setattr(lock, "LEASE_SECONDS", 1.0)
     folder = tmp_path / "corpus" / "a-1"
     code = HOLDER.replace(
-        "with", "import contamination.core.lock; contamination.core.lock.LEASE = 1.0\nwith"
+        "with", "import contamination.core.lock; contamination.core.lock.LEASE_SECONDS = 1.0\nwith"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE)
     with holder.stdout, ThreadPoolExecutor(1) as pool:
         assert holder.stdout.readline() == b"held\n"
         holder.send_signal(signal.SIGSTOP)
-        waiting = pool.submit(build_or_open, folder, {}, {}, lambda folder: Built([]))
+        waiting = pool.submit(build_or_open, folder, {}, {}, lambda folder: WrittenFiles([]))
         time.sleep(3)  # three leases
         late = waiting.done()
         holder.kill()

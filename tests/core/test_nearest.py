@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from contamination.core import config_diff
-from contamination.core.artifacts import Built, build_or_open, run_folder
+from contamination.core.artifacts import WrittenFiles, build_or_open, run_folder
 from contamination.core.config import runtime_field
 from contamination.core.files import hashed_json, verified_json
 from contamination.core.integrity import MANIFEST, SCHEMA
@@ -26,7 +26,7 @@ def made(tmp_path, caplog):
     """Makes the folder of some settings; what was logged."""
     caplog.set_level(logging.INFO, config_diff.__name__)
 
-    def run(settings, slug="s", kind="corpus", make=lambda _: Built([]), **inputs):
+    def run(settings, slug="s", kind="corpus", make=lambda _: WrittenFiles([]), **inputs):
         caplog.clear()
         folder = run_folder(tmp_path, kind, slug, settings, inputs)
         build_or_open(folder, settings, inputs, make)
@@ -75,7 +75,7 @@ def test_nothing_is_logged_where_the_caller_says_so(made, tmp_path, caplog):
     made(Settings())
     caplog.clear()
     folder = run_folder(tmp_path, "corpus", "s", Settings(1), {})
-    build_or_open(folder, Settings(1), {}, lambda _: Built([]), log_nearest=False)
+    build_or_open(folder, Settings(1), {}, lambda _: WrittenFiles([]), log_nearest=False)
     assert caplog.messages == []
 
 

@@ -7,9 +7,9 @@ import pytest
 from contamination.core.config import (
     DEVICE,
     FRACTION,
-    PART,
+    FRACTION_OR_ZERO,
     POSITIVE,
-    SHARE,
+    PROPER_FRACTION,
     Range,
     Ranged,
     at_least,
@@ -36,8 +36,8 @@ class Node(Ranged, node="some.node"):
     ("range_", "inside", "outside"),
     [
         (FRACTION, [1e-9, 1], [0, 1.1, NAN]),
-        (PART, [0.5], [0, 1, NAN]),
-        (SHARE, [0, 1], [-0.1, 1.1, NAN]),
+        (PROPER_FRACTION, [0.5], [0, 1, NAN]),
+        (FRACTION_OR_ZERO, [0, 1], [-0.1, 1.1, NAN]),
         (POSITIVE, [1e-9, 7], [0, -1, INF, NAN]),
         (at_least(2), [2, 2.5], [1.9, INF, NAN]),
         (between(2, 4), [2, 4], [1, 5, NAN]),

@@ -76,7 +76,7 @@ def run(code, *numbers):
 def test_a_signal_ends_any_work(kind, number):
     status, _, error = run(WORK[kind] + CALL, number)
     assert status == 128 + number
-    assert error.startswith(f"stopped: {number.name} came")
+    assert error.startswith(f"stopped: {number.name} was received")
     assert error.count("\n") == 1
 
 
@@ -99,7 +99,8 @@ def work():
 """
     assert run(code + CALL, signal.SIGTERM) == (
         143, "unwound\n",
-        "stopped: SIGTERM came. What is finished is kept: run the same command again to resume.\n",
+        "stopped: SIGTERM was received. Finished work is kept: run the same command again to "
+        "resume.\n",
     )  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def work():
 def test_deferred_work_saves_for_as_long_as_it_takes(number):
     code = DEFERRED.replace("SAVING", "2.5") + CALL
     assert run(code, number) == (
-        128 + number, "saved\n", f"stopped: {number.name} came at step 3 of 9.\n"
+        128 + number, "saved\n", f"stopped: {number.name} was received at step 3 of 9.\n"
     )  # fmt: skip
 
 
@@ -130,7 +131,7 @@ threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
 """
     status, out, error = run(code + again + CALL, signal.SIGINT)
     assert (status, out) == (130, "")
-    assert error.startswith("stopped: SIGINT came.")
+    assert error.startswith("stopped: SIGINT was received.")
 
 
 def test_last_words_are_said_before_a_hard_end():

@@ -10,7 +10,7 @@ import yaml
 
 from contamination.core import stored_files
 from contamination.core.stored_files import (
-    MOST_DEPTH,
+    MAX_DEPTH,
     check_name_inside_folder,
     check_yaml,
     check_yaml_limits,
@@ -53,9 +53,9 @@ def test_plain_yaml_is_read_as_it_was_written():
         ("a: " + "1:" * 60_000 + "1", "more than 100,000 characters"),
         ("a: 2001-99-99", "month must be in"),
         ("a: " + "9" * 5000, "integer string"),
-        ("a: 1" + ":0" * 400 + ".5", "a number of base 60"),
-        ("a: 190:20:30", "line 1 has 190:20:30, a number of base 60"),
-        ("a:\n- b\n- -1" + ":1" * 40_000, "line 3 has -1:1:.* a number of base 60"),
+        ("a: 1" + ":0" * 400 + ".5", "a number in base 60"),
+        ("a: 190:20:30", "line 1 has 190:20:30, a number in base 60"),
+        ("a:\n- b\n- -1" + ":1" * 40_000, "line 3 has -1:1:.* a number in base 60"),
     ],
 )
 def test_other_yaml_is_a_value_error_at_once(text, words):
@@ -66,14 +66,14 @@ def test_other_yaml_is_a_value_error_at_once(text, words):
 
 
 def test_the_number_of_values_is_limited(monkeypatch):
-    monkeypatch.setattr(stored_files, "MOST_NODES", 100)
+    monkeypatch.setattr(stored_files, "MAX_NODES", 100)
     with pytest.raises(ValueError, match="more than 100 values"):
         parse_yaml("a: [" + "1, " * 200 + "1]")
 
 
-@pytest.mark.parametrize("depth", [MOST_DEPTH + 2, 10**5])
+@pytest.mark.parametrize("depth", [MAX_DEPTH + 2, 10**5])
 def test_json_that_is_nested_deeply_is_a_value_error(depth):
-    with pytest.raises(ValueError, match=f"nested more than {MOST_DEPTH} deep"):
+    with pytest.raises(ValueError, match=f"nested more than {MAX_DEPTH} deep"):
         parse_json("[" * depth + "]" * depth)
     assert parse_json('{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
 
@@ -160,11 +160,17 @@ def nested(depth):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"a": {"b": ["x" * 100_001]}}, "^a.b.0 is 'xxx.*… of 100,001 characters, and 100,000 can"),
+        (
+            {"a": {"b": ["x" * 100_001]}},
+            "^a.b.0 is 'xxx.*… of 100,001 characters, but at most 100,000 can",
+        ),
         ({"a": {"x" * 100_001: 1}}, "^a name in a is 'xxx"),
-        ({"a": 1, "b": {"c": [1] * 200, "d": 2}}, "^b.c has 201 of 209 values and names, and 200 "),
+        (
+            {"a": 1, "b": {"c": [1] * 200, "d": 2}},
+            "^b.c has 201 of 209 values and names, but at most 200 ",
+        ),
         ({"a": [1] * 100, "b": [1] * 100}, "^the configuration has 205 of 205 values and names"),
-        ({"a": nested(MOST_DEPTH)}, r"^a(\.x)+ is nested more than 50 deep: give a flatter value"),
+        ({"a": nested(MAX_DEPTH)}, r"^a(\.x)+ is nested more than 50 deep: give a flatter value"),
     ],
     ids=["text", "name", "values", "values everywhere", "depth"],
 )
@@ -175,7 +181,7 @@ def test_what_could_not_be_read_again_is_named_before_it_is_written(value, words
 
 @pytest.mark.parametrize(
     "value",
-    [{"a": "x" * 100_000}, {"a": [1] * 197}, {"a": {"b": [1] * 195}}, nested(MOST_DEPTH)],
+    [{"a": "x" * 100_000}, {"a": [1] * 197}, {"a": {"b": [1] * 195}}, nested(MAX_DEPTH)],
 )
 def test_the_limits_of_writing_are_those_of_reading(value):
     check_yaml_limits(value, 200)

@@ -43,7 +43,7 @@ def with_value(value):
 SHAPES = rf"{QUERY} .*\(16, 8\), not \(16, 16\)"
 DAMAGE = {
     "missing": (lambda t: t.pop(QUERY), f"lack {QUERY}"),
-    "surplus": (lambda t: t.update({"model.extra": torch.ones(2)}), "surplus model.extra"),
+    "surplus": (lambda t: t.update({"model.extra": torch.ones(2)}), "unexpected model.extra"),
     "narrow": (lambda t: t.update({QUERY: torch.ones(16, 8)}), SHAPES),
     "nan": (with_value(float("nan")), f"NaN or infinite values are in {QUERY}"),
     "infinite": (with_value(float("-inf")), f"NaN or infinite values are in {QUERY}"),
@@ -107,7 +107,7 @@ def test_causal_masks_in_published_models_are_no_surplus(tmp_path, config, mask)
     edit(tmp_path, lambda tensors: tensors.update(masks))
     load_model("model.path", str(tmp_path))
     edit(tmp_path, lambda tensors: tensors.update({f"{mask}other": torch.ones(2)}))
-    with pytest.raises(ConfigError, match=f"a surplus {mask}other. "):
+    with pytest.raises(ConfigError, match=f"include unexpected {mask}other. "):
         load_model("model.path", str(tmp_path))
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from contamination.core import hashing, integrity
 from contamination.core.artifacts import (
-    Built,
+    WrittenFiles,
     build_or_open,
     check_owning_run_folder,
     open_artifact,
@@ -21,9 +21,9 @@ FILES = ("config.yaml", "data.txt", "lines.jsonl", "hf/model.bin", MANIFEST)
 def make(folder):
     (folder / "hf").mkdir(exist_ok=True)
     (folder / "data.txt").write_text("one\n" * 100)
-    (folder / "hf" / "model.bin").write_bytes(os.urandom(2 * hashing.LARGE_BYTES))
+    (folder / "hf" / "model.bin").write_bytes(os.urandom(2 * hashing.MIN_CACHED_BYTES))
     (folder / "lines.jsonl").write_text('{"seconds": 1}\n')
-    return Built(["data.txt", "hf/model.bin"], {"rows": 100}, ["lines.jsonl"])
+    return WrittenFiles(["data.txt", "hf/model.bin"], {"rows": 100}, ["lines.jsonl"])
 
 
 @pytest.fixture
@@ -154,11 +154,11 @@ def hashed(monkeypatch):
 )  # fmt: skip
 def test_the_policy_says_what_is_hashed(folder, monkeypatch, policy, first, again):
     large = folder / "hf" / "model.bin"
-    monkeypatch.setattr(hashing, "SETTLED_NS", -(10**12))  # whatever the clock's tick
+    monkeypatch.setattr(hashing, "MAX_CLOCK_TICK_NS", -(10**12))  # whatever the clock's tick
     integrity.set_hash_policy(policy)
     read = hashed(monkeypatch)
     for count in (first, again):
-        integrity._checked.clear()  # as another process
+        integrity._state_when_checked.clear()  # as another process
         open_artifact(folder, "corpus")
         open_artifact(folder, "corpus")  # this one has checked it
         assert len(read) == count, read
@@ -170,18 +170,18 @@ def test_the_policy_says_what_is_hashed(folder, monkeypatch, policy, first, agai
         with pytest.raises(ArtifactError, match="model.bin has the SHA-256"):
             open_artifact(folder, "corpus")
     os.truncate(large, 5)
-    with pytest.raises(ArtifactError, match="model.bin has 5 bytes, and 2,097,152 were written"):
+    with pytest.raises(ArtifactError, match="model.bin has 5 bytes, but 2,097,152 were written"):
         open_artifact(folder, "corpus")
 
 
 def test_a_garbled_memory_convicts_no_file(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(hashing, "SETTLED_NS", -(10**12))
-    integrity._checked.clear()
+    monkeypatch.setattr(hashing, "MAX_CLOCK_TICK_NS", -(10**12))
+    integrity._state_when_checked.clear()
     open_artifact(folder, "corpus")
     (record,) = (tmp_path / "cache").rglob("*.json")
     kept = json.loads(record.read_text())
     record.write_text(json.dumps({**kept, "sha256": "0" * 64}))
-    integrity._checked.clear()
+    integrity._state_when_checked.clear()
     open_artifact(folder, "corpus")
 
 

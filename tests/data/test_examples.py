@@ -59,8 +59,8 @@ def test_a_line_separator_inside_a_text_is_no_new_line(file):
             "row 1: two fields of one name .* label,  Label",
         ),
         ([""], "no example"),
-        (['{"text": "a", "id": "1"}', '{"text": "b"}'], "'1' is there twice"),
-        (['{"text": "a", "benchmark": "all"}'], "'0' is of a benchmark called 'all'"),
+        (['{"text": "a", "id": "1"}', '{"text": "b"}'], "'1' occurs twice"),
+        (['{"text": "a", "benchmark": "all"}'], "the benchmark of '0' is called 'all'"),
     ],
 )
 def test_a_bad_line_is_named(file, lines, words):
@@ -74,13 +74,13 @@ def test_a_text_with_both_labels_is_named_in_a_warning(file, caplog):
     rows = [{"text": text, "label": label} for text, label in labels]
     open_examples(ExamplesConfig(write(file, *map(json.dumps, rows))))
     (warning,) = caplog.messages
-    assert "1 text is there as a member and as a non-member, such as 0 and 3" in warning
+    assert "1 text occurs both as a member and as a non-member, such as 0 and 3" in warning
 
 
 def test_no_such_file_and_no_corpus(tmp_path):
     with pytest.raises(DataError, match="no such file or folder"):
         open_examples(ExamplesConfig(str(tmp_path / "none.jsonl")))
-    with pytest.raises(DataError, match="no finished corpus"):
+    with pytest.raises(DataError, match="neither a finished corpus"):
         open_examples(ExamplesConfig(str(tmp_path)))
 
 
@@ -274,7 +274,7 @@ def test_blanks_after_the_commas_of_a_header_are_none_of_the_texts(tmp_path):
 
 def test_a_column_twice_and_plain_text_are_refused(tmp_path):
     path = write(tmp_path / "texts.csv", "text,label,,,label", "a,1,,,0")
-    with pytest.raises(DataError, match="texts.csv: .*the column 'label' is there twice"):
+    with pytest.raises(DataError, match="texts.csv: .*the column 'label' occurs twice"):
         open_examples(ExamplesConfig(path))
     with pytest.raises(ConfigError, match="examples.path is .*: plain text has no rows"):
         open_examples(ExamplesConfig(write(tmp_path / "texts.txt", "a", "b")))

@@ -47,7 +47,7 @@ def test_a_long_line_is_not_copied_once_a_block(tmp_path, monkeypatch):
 @pytest.mark.parametrize("format", ["jsonl", "csv"])
 def test_a_line_beyond_the_limit_is_counted_and_the_rest_is_read(tmp_path, monkeypatch, format):
     monkeypatch.setattr(rows_module, "BLOCK_BYTES", 16)
-    monkeypatch.setattr(rows_module, "LINE_BYTES", 100)
+    monkeypatch.setattr(rows_module, "MAX_LINE_BYTES", 100)
     texts = ["one", "x" * 200, "three"]
     rows = texts if format == "csv" else [json.dumps({"text": text}) for text in texts]
     lines = ["text", *rows] if format == "csv" else rows

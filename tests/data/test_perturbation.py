@@ -39,7 +39,7 @@ from contamination.core.config import identity_data, instantiate_node
 from contamination.core.errors import ConfigError
 from contamination.data.perturbation.masked_lm import MaskedLM
 from contamination.data.perturbation.masking import (
-    CLOSE,
+    CLOSE_LOGITS,
     WORD,
     Blank,
     Vocabulary,
@@ -210,7 +210,7 @@ def test_a_sure_draw_is_proof_against_rounding():
         logits = -np.sort(-rng.normal(scale=0.05, size=12))
         token, sure = draw_token(logits, np.arange(12), 8, seed)
         unsure += not sure
-        shifted = logits + rng.uniform(-CLOSE / 2.1, CLOSE / 2.1, size=12)
+        shifted = logits + rng.uniform(-CLOSE_LOGITS / 2.1, CLOSE_LOGITS / 2.1, size=12)
         order = np.argsort(-shifted)
         if sure:
             assert draw_token(shifted[order], order, 8, seed)[0] == token
@@ -331,7 +331,7 @@ def test_rounding_that_differs_with_the_batch_changes_no_version(bert, monkeypat
         generator = torch.Generator().manual_seed(len(batch))
         return logits + 0.4 * (torch.rand(logits.shape, generator=generator) - 0.5)
 
-    monkeypatch.setattr("contamination.data.perturbation.masking.CLOSE", 0.5)
+    monkeypatch.setattr("contamination.data.perturbation.masking.CLOSE_LOGITS", 0.5)
     monkeypatch.setattr(MaskFiller, "_blank_logits", rounded)
     texts = [TEXTS[0]] * 16
     versions = MaskedLM(bert).reword(texts, range(16), 0)
@@ -426,7 +426,7 @@ def test_models_that_do_not_serve_are_named(bert, tmp_path):
     deep = BertForMaskedLM(config)
     deep.bert.encoder.layer.append(copy.deepcopy(deep.bert.encoder.layer[0]))
     for model, match in [
-        (deep, "surplus bert.encoder.layer"),
+        (deep, "unexpected bert.encoder.layer"),
         (llama, "can't be loaded as a AutoModelForMaskedLM"),
         (BertModel(config), "lack cls.predictions"),
         (small, "more than its model"),

@@ -321,7 +321,7 @@ def test_file_rows(write, tmp_path):
     with pytest.raises(DataError, match=r"q.csv, row 1: malformed CSV row.*mine.on_error=skip"):
         values(rows)
     assert values(rows, "skip") == (expected[1:], {"malformed CSV row": 2})
-    with pytest.raises(ConfigError, match="rows.path is .*has fields"):
+    with pytest.raises(ConfigError, match="rows.path is .*needs fields"):
         FileRows(str(write("q.txt", b"x")))
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from contamination.core.errors import ConfigError, DataError
-from contamination.data.config import ExamplesConfig
+from contamination.data.config import BenchmarkConfig, ExamplesConfig
 from contamination.detection.examples import open_examples
 
 ROWS = [
@@ -96,7 +96,7 @@ def test_a_limit_keeps_the_first_texts(tmp_path):
         ({"template": "bolq"}, "examples.template is 'bolq': give a format string"),
         ({"template": "Q: {"}, "it is not a format string"),
         ({"template": "only a text."}, "it names no column"),
-        ({"template": "{n:>900000000}"}, r"write \{n\} alone"),
+        ({"template": "{n:>900000000}"}, r"write only \{n\}"),
         ({"template": "{options}"}, "name one of its values"),
         ({"columns": {"text": "body"}}, "examples.columns.text is 'body'"),
         ({"limit": 0}, "examples.limit is 0"),
@@ -112,3 +112,41 @@ def test_a_null_in_a_template_is_a_row_that_cannot_be_used(tmp_path):
     with pytest.raises(DataError, match="row 1"):
         opened(tmp_path, rows, template="{q} {a}")
     assert texts_of(tmp_path, rows, template="{q} {a}", on_error="skip") == ["b c"]
+
+
+@pytest.mark.parametrize("template", [r"{Question}\n\tA: {answer}", "{Question}\n\tA: {answer}"])
+def test_a_template_may_spell_new_lines_and_tabs(tmp_path, template):
+    assert texts_of(tmp_path, template=template)[0] == "Which state?\n\tA: Texas"
+    assert BenchmarkConfig(template=template).template == "{Question}\n\tA: {answer}"
+
+
+def test_a_benchmarks_template_takes_plain_columns(tmp_path):
+    rows = [{"question": "Which state?", "answer": "Texas"}]
+    assert texts_of(tmp_path, rows, template="truthfulqa") == [
+        "Question: Which state?\nAnswer: Texas"
+    ]
+    several = [{"question": "Which state?", "answer": ["Texas", "Ohio"]}]
+    assert texts_of(tmp_path, several, template="truthfulqa") == [
+        "Question: Which state?\nAnswer: Texas"
+    ]
+
+
+def test_a_text_has_no_parts(tmp_path):
+    message = r"the column 'answer' is a text, not a list .*write only \{answer\}"
+    with pytest.raises(DataError, match=message):
+        opened(tmp_path, template="{Question} {answer[0]}")
+
+
+@pytest.mark.parametrize("template", ["{Question}{answer}", "Q: {n} {Question}{answer}."])
+def test_two_columns_with_nothing_between_are_refused(tmp_path, template):
+    with pytest.raises(ConfigError, match=r"between \{Question\} and \{answer\}"):
+        opened(tmp_path, template=template)
+
+
+def test_a_row_without_a_text_is_told_of_templates(tmp_path):
+    rows = [{"answer": "Texas", "n": 1, "question": "Which state?"}]
+    remedy = r"examples.template='\{question\}\\n\{answer\}' would make a text"
+    with pytest.raises(DataError, match=remedy):
+        opened(tmp_path, rows)
+    with pytest.raises(DataError, match=r"its fields are text\)"):
+        opened(tmp_path, [{"text": None}])

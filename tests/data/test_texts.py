@@ -23,7 +23,7 @@ OBJECTS = [
 
 @pytest.fixture(params=[7, 4096])
 def texts(request, monkeypatch):
-    monkeypatch.setattr("contamination.data.texts.AT_ONCE", request.param)
+    monkeypatch.setattr("contamination.data.texts.BLOCK_TEXTS", request.param)
     return Texts.of(iter(OBJECTS))
 
 
@@ -44,7 +44,9 @@ def test_they_are_the_texts(texts):
 
 @pytest.mark.parametrize("names", [("example_id",), ("sha256", "example_id"), ("benchmark",)])
 def test_they_sort_as_objects_do(texts, names):
-    assert list(texts.take(texts.sorting_places(*names))) == sorted(OBJECTS, key=attrgetter(*names))
+    assert list(texts.take(texts.sorting_indices(*names))) == sorted(
+        OBJECTS, key=attrgetter(*names)
+    )
 
 
 def test_a_pass_is_over_each_text_once(tmp_path):

@@ -1,5 +1,6 @@
 """The golden model, a tiny model with one text learnt by heart, and their passes."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -86,11 +87,21 @@ def prefix_file(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def resources(masked_folder, prefix_file):
+def contrasting_prefix_file(tmp_path_factory):
+    """The same texts, and as many that are said to be members."""
+    path = tmp_path_factory.mktemp("prefix") / "both.jsonl"
+    rows = [{"text": f"A {noun} sits by the old road."} for noun in NOUNS]
+    rows += [{"text": f"The {noun} runs over the hill.", "member": True} for noun in NOUNS]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture(scope="session")
+def resources(masked_folder, contrasting_prefix_file):
     """What views draw on: a tiny masked language model and a few short texts."""
     return Resources(
         masked_lm=HFModel.from_path("masked_lm.path", str(masked_folder)),
-        prefix=open_prefix(str(prefix_file)),
+        prefix=open_prefix(str(contrasting_prefix_file)),
         device="cpu",
     )
 

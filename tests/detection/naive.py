@@ -161,10 +161,66 @@ def infilling(views: Views, text: str, m: int | str, k: float) -> float:
     return lowest(ratios, k)
 
 
+def gains(views: Views) -> list[float]:
+    (other,) = views["reference/original"]
+    return [a["logprob"] - b["logprob"] for a, b in zip(original(views), other, strict=True)]
+
+
+def wbc(views: Views, text: str) -> float:
+    """One token is one window."""
+    values, shares = gains(views), []
+    for width in (2, 3, 4, 6, 9, 13, 18, 25, 32, 40) if len(values) > 1 else (1,):
+        sums = [math.fsum(values[i : i + width]) for i in range(max(0, len(values) - width + 1))]
+        if sums:
+            shares.append(mean([float(total > 0) for total in sums]))
+    return mean(shares)
+
+
+def error_gains(views: Views) -> list[float]:
+    pairs = zip(gains(views), original(views), strict=True)
+    return [gain for gain, row in pairs if row["logprob"] < row["top_logprob"]]
+
+
+def ez_mia(views: Views, text: str) -> float:
+    """A text without errors has 2, one whose errors have not moved 1/2."""
+    errors = error_gains(views)
+    up = math.fsum(max(gain, 0.0) for gain in errors)
+    down = math.fsum(max(-gain, 0.0) for gain in errors)
+    if not errors:
+        return 2.0
+    return up / (up + down) if up + down else 0.5
+
+
+def info_rmia(views: Views, text: str) -> float:
+    (population,) = views["target/population"]
+    pairs = zip(gains(views), population, strict=True)
+    return mean([gain - row["logprob"] for gain, row in pairs])
+
+
+def dc_pdd(views: Views, text: str, corpus: str, characters: int, limit: float) -> float:
+    """A frequency of 1, whose log is 0, marks a token that has been there before."""
+    (frequencies,) = next(views[key] for key in views if key.startswith("target/unigram?"))
+    pairs = zip(original(views), frequencies, strict=True)
+    return mean([
+        min(math.exp(row["logprob"]) * -frequency["logprob"], limit)
+        for row, frequency in pairs
+        if frequency["logprob"] < 0
+    ])  # fmt: skip
+
+
+def con_recall(views: Views, text: str, shots: int, gamma: float) -> float:
+    over = views[f"target/member_prefix?shots={shots}"][0]
+    return recall(views, text, shots) - gamma * ratio(over, original(views))
+
+
 # By the config's name.
 LOOPS: dict[str, Callable[..., float]] = {
+    "con_recall": con_recall,
+    "dc_pdd": dc_pdd,
+    "ez_mia": ez_mia,
     "gap_k": gap_k,
     "infilling": infilling,
+    "info_rmia": info_rmia,
     "loss": loss,
     "lowercase": lowercase,
     "max_k": max_k,
@@ -178,5 +234,6 @@ LOOPS: dict[str, Callable[..., float]] = {
     "reference": reference,
     "std_only": std_only,
     "surp": surp,
+    "wbc": wbc,
     "zlib": zlib_score,
 }

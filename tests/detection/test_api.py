@@ -215,13 +215,13 @@ def test_evaluate_takes_one_models_whole_scores():
     for bad, said in (
         (scores.drop(columns="score"), "^scores: give the data frame of `score`, with example_id"),
         (None, "^scores: give the data frame"),
-        (pd.concat([scores, scores]), "^scores: 'mine' has two of '0'. Evaluate"),
-        (scores.assign(score="a"), "^scores: its column score is no numbers"),
-        (scores.assign(ranked="True"), "^scores: its column ranked is no True or False"),
-        (scores.assign(score=np.nan), f"^scores: {len(TEXTS)} are missing"),
+        (pd.concat([scores, scores]), "^scores: 'mine' has two scores of '0'. Evaluate"),
+        (scores.assign(score="a"), "^scores: its column score does not contain numbers"),
+        (scores.assign(ranked="True"), "^scores: its column ranked does not contain True or False"),
+        (scores.assign(score=np.nan), f"^scores: {len(TEXTS)} scores are missing"),
         (
             pd.concat([scores, scores[1:].assign(method="half")]),
-            "^scores: 'half' has none that is ranked of '0', which another",
+            "^scores: 'half' has no ranked score of '0', but another",
         ),
     ):
         with pytest.raises(DataError, match=said):
@@ -235,7 +235,7 @@ def test_evaluate_refuses_other_texts_than_were_scored(toy_folders):
     again = evaluate(pd.read_csv(StringIO(scores.to_csv(index=False))), frame, blind=False)
     pd.testing.assert_frame_equal(whole, again)
     for other in (frame[::-1], frame[2:], frame.assign(text=[f"{text}!" for text in TEXTS])):
-        with pytest.raises(DataError, match="is not the text that was scored by this id"):
+        with pytest.raises(DataError, match="is not the text that was scored under this id"):
             evaluate(scores, other, blind=False)
     named = frame.assign(id=[f"t{i}" for i in range(len(TEXTS))])
     scores = score(named, str(toy_folders["target"]), "loss", device="cpu")

@@ -18,11 +18,11 @@ from contamination.detection.baselines.matching import MATCHED
 from contamination.detection.benchmark_summary import (
     average_over_parts,
     blind_notes,
+    describe_sizes,
     estimate_parts,
-    metric_tables,
+    make_metric_tables,
     model_name_in_papers,
     render_benchmark_report,
-    sizes,
 )
 from contamination.detection.evaluation import CONFIDENCE, BenchmarkEstimates, group_by_method
 
@@ -118,13 +118,13 @@ def test_the_papers_figures_stand_below_those_of_the_same_model(plain):
         other = {"loss": "min_k_plus_plus", "blind": "blind"}
         found = {(other[method], v): line for (method, v), line in one.estimates.items()}
         groups.append(replace(one, estimates=found))
-    (auroc, *_) = metric_tables({"huggyllama/llama-7b": groups}, CONFIG)
+    (auroc, *_) = make_metric_tables({"huggyllama/llama-7b": groups}, CONFIG)
     assert auroc.header == ["method", "variant", "32 original", "64 original", "average"]
     paper = ["  min_k_plus_plus", "Raoof et al. 2025, table 11", "0.852", "0.859", "–"]
     assert [line[0] for line in auroc.lines] == ["min_k_plus_plus", paper[0], "blind"]
     assert auroc.lines[1] == paper
     assert model_name_in_papers("/models/Llama-7B/") == "llama-7b"
-    (other, *_) = metric_tables({"llama-3b": groups}, CONFIG)
+    (other, *_) = make_metric_tables({"llama-3b": groups}, CONFIG)
     assert [line[0] for line in other.lines] == ["min_k_plus_plus", "blind"]
 
 
@@ -142,7 +142,7 @@ def test_several_models_are_in_one_table_and_its_files(tmp_path):
 
 def test_what_a_part_can_not_carry_is_a_dash_with_the_reason(plain):
     *_, groups = plain
-    rate = metric_tables({"m": groups}, CONFIG)[2]
+    rate = make_metric_tables({"m": groups}, CONFIG)[2]
     assert rate.lines[0][2:] == ["–", "–", "–"]
     assert rate.notes == ["– needs ≥ 100 non-members: 32 original, 64 original."]
     assert AUROC.name in groups[0].estimates["blind", ""]
@@ -202,6 +202,6 @@ def test_snippets_of_a_book_are_drawn_and_left_out_together():
     assert blind[None].value > 0.8  # of another snippet's label it knows the book's
     low, high = confidence_interval(blind[12, 12], CONFIDENCE)
     assert low < 0.5 < high
-    assert "bookmia 72 + 72 (of 12 + 12 clusters)" in sizes([whole], config)
-    assert "resample whole clusters" in sizes([whole], config)
-    assert "cluster" not in sizes([single], config)
+    assert "bookmia 72 + 72 (of 12 + 12 clusters)" in describe_sizes([whole], config)
+    assert "resample whole clusters" in describe_sizes([whole], config)
+    assert "cluster" not in describe_sizes([single], config)

@@ -16,8 +16,8 @@ from contamination.data.readers.embedded import EmbeddedRows
 from contamination.data.readers.rows import Tally
 from contamination.detection.baselines import classifiers as classifiers_module
 from contamination.detection.baselines.blind import (
-    NULLS,
     REPEATS,
+    SHUFFLES,
     BlindBaseline,
     _column_aurocs,
     _cross_fitted_percentiles,
@@ -104,7 +104,7 @@ def test_random_labels_score_one_half_on_average_in_every_group():
     members = np.flatnonzero(member)
     for group in (members, members[:20]):
         values = null[group].mean(axis=0)
-        assert abs(values.mean() - 0.5) < 4 * values.std() / NULLS**0.5
+        assert abs(values.mean() - 0.5) < 4 * values.std() / SHUFFLES**0.5
     independent = ((50 + 50 + 1) / (12 * 50 * 50)) ** 0.5
     assert 0.8 < null[members].mean(axis=0).std() / independent < 1.5
 
@@ -128,7 +128,7 @@ def test_intervals_on_random_labels_hold_one_half():
 
 def test_an_interval_holds_one_half_just_where_the_null_does():
     rng = np.random.default_rng(0)
-    null = rng.normal(0.5, 0.05, NULLS)
+    null = rng.normal(0.5, 0.05, SHUFFLES)
     off = np.sqrt(np.mean((null - 0.5) ** 2))
     for sds, outside in ((1.9, False), (2.05, True), (-1.9, False), (-2.05, True)):
         placed = np.tile(np.r_[0.5 + sds * off, null], (200, 1))
@@ -141,11 +141,11 @@ def test_an_interval_holds_one_half_just_where_the_null_does():
 def test_a_rates_draws_are_the_nulls_scaled_to_its_own_variance():
     """A share v of n has variance v (1 - v) / n; the null's is that at its mean."""
     rng, member = np.random.default_rng(0), np.arange(200) < 100
-    placed = rng.random((200, 1 + NULLS))
+    placed = rng.random((200, 1 + SHUFFLES))
     placed[member, 0] **= 0.3
     sides = np.flatnonzero(member), np.flatnonzero(~member)
     wanted = chosen_metrics([0.1], [])
-    found = BlindBaseline(placed).estimates(*sides, wanted, NULLS)
+    found = BlindBaseline(placed).estimates(*sides, wanted, SHUFFLES)
     auroc = placed[member].mean(axis=0)
     tpr = [(column[member] > np.sort(column[~member])[-11]).mean() for column in placed.T]
     for name, (value, *null) in (("auroc", auroc), ("tpr_at_fpr_0.1", tpr)):
@@ -161,27 +161,27 @@ def test_an_estimate_has_the_sizes_the_trials_and_the_steps_of_its_metric():
     rng, members, nonmembers = np.random.default_rng(0), np.arange(10), np.arange(10, 110)
     wanted = [*chosen_metrics([0.1, 0.001], []), replace(AUROC[0], name="bare", trials=None)]
     for spread, trials in ((0.2, 0.25 / 0.2**2), (0.01, 8_000 / 110), (0.0, 8_000 / 110)):
-        null = 0.5 + rng.choice([-spread, spread], NULLS)
+        null = 0.5 + rng.choice([-spread, spread], SHUFFLES)
         placed = np.tile(np.r_[0.75, null], (110, 1))
-        found = BlindBaseline(placed).estimates(members, nonmembers, wanted, NULLS + 7)
+        found = BlindBaseline(placed).estimates(members, nonmembers, wanted, SHUFFLES + 7)
         auroc, tpr, lacking, bare = found.values()
         assert [(e.n_members, e.n_nonmembers) for e in found.values()] == [(10, 100)] * 4
         assert (auroc.trials, bare.trials) == (pytest.approx(trials), None)
-        assert auroc.draws[NULLS:].tolist() == auroc.draws[:7].tolist()
+        assert auroc.draws[SHUFFLES:].tolist() == auroc.draws[:7].tolist()
         assert (auroc.steps, tpr.steps) == (None, (0.0, 0.0))
-        assert (lacking.needs, len(lacking.draws)) == ("≥ 5,000 non-members", NULLS + 7)
+        assert (lacking.needs, len(lacking.draws)) == ("≥ 5,000 non-members", SHUFFLES + 7)
     for value in (0.05, 0.95):  # a draw is a share
-        placed = np.tile(np.r_[value, 0.2, 0.8, np.full(NULLS - 2, 0.5)], (110, 1))
-        draws = BlindBaseline(placed).estimates(members, nonmembers, AUROC, NULLS)["auroc"].draws
+        placed = np.tile(np.r_[value, 0.2, 0.8, np.full(SHUFFLES - 2, 0.5)], (110, 1))
+        draws = BlindBaseline(placed).estimates(members, nonmembers, AUROC, SHUFFLES)["auroc"].draws
         assert (draws.min() == 0, draws.max() == 1) == (value < 0.5, value > 0.5)
     placed[:10] = 1  # beats every non-member whatever the labels
-    sure = BlindBaseline(placed).estimates(members, nonmembers, wanted, NULLS)["tpr_at_fpr_0.1"]
+    sure = BlindBaseline(placed).estimates(members, nonmembers, wanted, SHUFFLES)["tpr_at_fpr_0.1"]
     assert (sure.value, sure.trials) == (1, pytest.approx(0.1 * 0.9 / 0.9**2))
     assert (sure.draws == 1).all()
 
 
 def test_perfect_places_have_an_interval_with_a_width():
-    null = np.random.default_rng(0).normal(0.5, 0.05, NULLS)
+    null = np.random.default_rng(0).normal(0.5, 0.05, SHUFFLES)
     placed = np.tile(np.r_[1.0, null], (200, 1))
     low, high = confidence_interval(estimated(BlindBaseline(placed), np.arange(200) < 100), 0.95)
     assert 0.9 < low < 0.99
@@ -244,7 +244,7 @@ def spied(monkeypatch):
 
     replacements = {
         "shuffle_label_sources": spied_shuffled, "_cross_fitted_percentiles": spied_places,
-        "NULLS": 6, "LEARNERS": 20, "classifiers_by_name": lambda *_: {},
+        "SHUFFLES": 6, "MAX_TRAINING_TEXTS": 20, "classifiers_by_name": lambda *_: {},
     }  # fmt: skip
     for name, value in replacements.items():
         monkeypatch.setattr(f"contamination.detection.baselines.blind.{name}", value)
@@ -324,7 +324,7 @@ def test_ridge_is_scikit_learns():
 
 
 def test_rare_n_grams_are_those_of_a_plain_loop(monkeypatch):
-    monkeypatch.setattr(classifiers_module, "GREEDY", 3)
+    monkeypatch.setattr(classifiers_module, "CHOSEN_GRAMS", 3)
     rng = np.random.default_rng(1)
     held, member = rng.random((40, 30)) < 0.15, drawn(40, 6)
     train, test = np.arange(30), np.arange(30, 40)
@@ -422,7 +422,7 @@ def test_texts_without_words_have_places():
 
 
 def test_more_texts_than_are_learnt_from(monkeypatch):
-    monkeypatch.setattr("contamination.detection.baselines.blind.LEARNERS", 40)
+    monkeypatch.setattr("contamination.detection.baselines.blind.MAX_TRAINING_TEXTS", 40)
     member = drawn(120, 9)
     texts = [t + "!" * int(m) for t, m in zip(simulated(120, 9), member, strict=True)]
     assert auroc(texts, member) > 0.9

@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from contamination.detection.baselines import classifiers as classifiers_module
 from contamination.detection.baselines.classifiers import (
     FORMS,
-    RARE,
+    MAX_RARE_SHARE,
     WORD,
     RareGrams,
     classifiers_by_name,
@@ -63,7 +63,7 @@ def weighted(counts):
 
 
 def test_the_classifiers_read_words_characters_rare_words_dates_and_form(monkeypatch):
-    monkeypatch.setattr(classifiers_module, "AT_ONCE", 3)
+    monkeypatch.setattr(classifiers_module, "BLOCK_TEXTS", 3)
     words = shared([grams(re.findall(WORD, text), 3, " ".join) for text in TEXTS])
     letters = shared([grams(text, 4, str) for text in TEXTS])
     found = classifiers_by_name(TEXTS, LEARNERS)
@@ -73,7 +73,7 @@ def test_the_classifiers_read_words_characters_rare_words_dates_and_form(monkeyp
     for name, features in expected.items():
         np.testing.assert_allclose(found[name].kernel, centred(features), atol=1e-9)
         assert found[name].training_rows is LEARNERS
-    rare = [column for column in (words > 0).T if column[LEARNERS].mean() <= RARE]
+    rare = [column for column in (words > 0).T if column[LEARNERS].mean() <= MAX_RARE_SHARE]
     held = found["rare n-grams"].presence.toarray()
     assert sorted(map(tuple, held.T)) == sorted(map(tuple, np.array(rare, float)))
     assert 0 < len(rare) < words.shape[1]

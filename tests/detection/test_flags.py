@@ -16,7 +16,7 @@ from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.passes import ORIGINAL, Pass
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
-from contamination.detection.summary import summary
+from contamination.detection.summary import summarise_scores
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, UNSEEN
 
@@ -68,7 +68,9 @@ def test_where_surp_falls_back_its_score_is_min_ks_and_says_so(stage, tmp_path):
     assert (np.isclose(surp["score"], min_k["score"], rtol=1e-6) == fell_back).all()
     assert set(min_k["flag"]) == {""}
     line = f"{fell_back.sum()} of 32 texts: no surprising token, scored as min_k."
-    shown = summary(open_scores(found.path).table, open_examples(ExamplesConfig(str(file))))
+    shown = summarise_scores(
+        open_scores(found.path).table, open_examples(ExamplesConfig(str(file)))
+    )
     assert f"surp k=0.4,entropy=2.0: {line}" in shown
     exported = pd.read_csv(tmp_path / "out" / "scores.csv", keep_default_na=False)
     assert (exported["flag"] != "").sum() == fell_back.sum()
@@ -91,7 +93,7 @@ def test_their_scores_are_in_no_metric(stage):
     examples = [text for _, text, _ in ROWS]
     chosen = stage({"loss": LOSS})
     table = open_scores(run(chosen).path).table
-    shown = summary(table, open_examples(chosen.examples))
+    shown = summarise_scores(table, open_examples(chosen.examples))
     labels = {name: label for _, name, label in ROWS if name not in SHORT}
     scores = table.set_index("example_id")["score"]
     expected = roc_auc_score(list(labels.values()), scores[list(labels)])

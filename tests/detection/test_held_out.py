@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from contamination.core.artifacts import Built, started_or_resumed_folder, write_manifest
+from contamination.core.artifacts import WrittenFiles, started_or_resumed_folder, write_manifest
 from contamination.core.errors import ConfigError
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
@@ -37,7 +37,7 @@ def make_corpus(folder, held_out=HELD_OUT, members=(True, False, False)):
     pd.DataFrame(rows).to_parquet(folder / "examples.parquet")
     pd.DataFrame(kept, columns=columns).to_parquet(folder / "held_out.parquet")
     with started_or_resumed_folder(folder, {}):
-        write_manifest(folder, {}, Built(["examples.parquet", "held_out.parquet"]))
+        write_manifest(folder, {}, WrittenFiles(["examples.parquet", "held_out.parquet"]))
     return folder
 
 

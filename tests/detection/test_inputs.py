@@ -94,7 +94,7 @@ def test_labels_are_no_part_of_scores(stage, tmp_path):
 def test_each_models_weights_are_read_once(stage, monkeypatch, tmp_path):
     """For their digest and for the model's past, in one process and in the next."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(hashing_module, "LARGE_BYTES", 10_000)
+    monkeypatch.setattr(hashing_module, "MIN_CACHED_BYTES", 10_000)
     now, read, hashing = time.time_ns, [], hashing_module._hash_file
     monkeypatch.setattr(hashing_module.time, "time_ns", lambda: now() + 10**10)
 

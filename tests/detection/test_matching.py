@@ -9,7 +9,7 @@ from contamination.core.statistics.estimates import confidence_interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import blind_baseline
 from contamination.detection.baselines.matching import (
-    PRIOR,
+    RIDGE_PENALTY,
     leftover_style_auroc,
     matched_auroc,
     matched_auroc_given_blind,
@@ -52,7 +52,9 @@ def test_it_is_a_loop_over_pairs():
     member, scores, seen = planted(1, 0.3, 0.2, 80)
     scores = scores.round(1)  # ties
     standard = (seen - seen.mean(axis=0)) / seen.std(axis=0)
-    model = LogisticRegression(C=1 / PRIOR, tol=1e-10, max_iter=10_000).fit(standard, member)
+    model = LogisticRegression(C=1 / RIDGE_PENALTY, tol=1e-10, max_iter=10_000).fit(
+        standard, member
+    )
     weight = np.where(member, *model.predict_proba(standard).T)
     won = total = 0.0
     for i in np.flatnonzero(member):
@@ -103,7 +105,7 @@ def test_texts_that_nothing_matches_have_no_value():
     member, scores, _ = planted(0, 0, 1)
     told = np.column_stack([member, member]).astype(float)
     found = matched_auroc(*sides(member, scores), sides(member, told), drawn(member))
-    assert found.needs == "texts of both kinds that the texts alone tell not apart"
+    assert found.needs == "members and non-members that the texts alone do not distinguish"
     assert np.isnan(found.value)
 
 

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from contamination.core.artifacts import (
-    Built,
+    WrittenFiles,
     build_or_open,
     started_or_resumed_folder,
     write_manifest,
@@ -25,7 +25,7 @@ from contamination.detection.config import (
 )
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
-from contamination.training.trained_model import RANDOM, ancestry_of
+from contamination.training.trained_model import RANDOM_WEIGHTS, ancestry_of
 from tests.detection.conftest import MEMORISED, UNSEEN
 
 METHODS = {
@@ -60,12 +60,12 @@ def trained(tmp_path, weights):
         weights(folder / "hf", like, number)
         for step in exports:
             weights(folder / "exports" / f"step-{step:08d}", "reference", number + step / 100)
-        before = ancestry_of("model.path", str(start)) if start else RANDOM
+        before = ancestry_of("model.path", str(start)) if start else RANDOM_WEIGHTS
         files = [str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()]
         counts = {"steps": 40, **(before.manifest_entries() if recorded else {})}
         with started_or_resumed_folder(folder, {}):
             write_manifest(
-                folder, {"model": digest_of(start)} if start else {}, Built(files, counts)
+                folder, {"model": digest_of(start)} if start else {}, WrittenFiles(files, counts)
             )
         return folder
 
@@ -158,7 +158,7 @@ def test_what_is_unknown_of_the_start_stays_unknown(trained, methods, toy_folder
     other = trained("other", "reference")
     with caplog.at_level(logging.INFO):
         assert methods(later, other) == FAIR
-    assert f"Nothing records all that model.path ({later / 'hf'}) was trained" in caplog.text
+    assert f"It is not recorded what model.path ({later / 'hf'}) was trained" in caplog.text
 
 
 def test_the_start_of_an_earlier_version_is_known_by_its_inputs(trained, methods):
@@ -193,7 +193,7 @@ def test_that_nothing_is_known_of_a_plain_folder_is_said(methods, toy_folders, c
     with caplog.at_level(logging.INFO):
         assert methods(toy_folders["target"], toy_folders["reference"]) == FAIR
     assert (
-        f"Nothing records all that model.path ({toy_folders['target']}) was trained" in caplog.text
+        f"It is not recorded what model.path ({toy_folders['target']}) was trained" in caplog.text
     )
 
 
@@ -227,7 +227,7 @@ def test_a_past_of_another_form_is_damage(tmp_path, counts):
     def made(folder):
         (folder / "hf").mkdir()
         (folder / "hf" / "config.json").write_text("{}")
-        return Built(["hf/config.json"], counts)
+        return WrittenFiles(["hf/config.json"], counts)
 
     folder = build_or_open(tmp_path / "runs" / "model" / "a-1", {}, {}, made).path
     (name,) = counts

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from hydra import compose, initialize_config_dir
 
-from contamination.core.artifacts import Built, started_or_resumed_folder, write_manifest
+from contamination.core.artifacts import WrittenFiles, started_or_resumed_folder, write_manifest
 from contamination.core.cli import CONF
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.integrity import MANIFEST
@@ -193,7 +193,7 @@ def test_a_training_artefact_gives_its_weights_and_step(stage, tmp_path, toy_fol
     shutil.copytree(toy_folders["target"], folder / "hf")
     files = [str(path.relative_to(folder)) for path in folder.glob("hf/*")]
     with started_or_resumed_folder(folder, {}):
-        write_manifest(folder, {}, Built(files, {"steps": 40}))
+        write_manifest(folder, {}, WrittenFiles(files, {"steps": 40}))
     table = open_scores(run(stage(model=ScoredModelConfig(str(folder)))).path).table
     assert set(table["checkpoint_step"]) == {40}
 

@@ -169,5 +169,5 @@ def test_a_slice_makes_no_scores_and_says_so(collector, toy_folders, tmp_path, c
 
 @pytest.mark.parametrize("words", ["0/2", "3/2", "2", "a/b", "1/0", "-1/2", ""])
 def test_a_slice_that_there_is_not_is_named(words):
-    with pytest.raises(ConfigError, match=f"^slice is '{words}': give such as 2/8"):
+    with pytest.raises(ConfigError, match=f"^slice is '{words}': give a slice such as 2/8"):
         run_slice(DetectionStage(method={"loss": {}}, slice=words))

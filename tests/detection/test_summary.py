@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from contamination.core.statistics.estimates import Estimate
 from contamination.data.texts import Text
 from contamination.detection.baselines.blind import BlindBaseline
-from contamination.detection.summary import summary, with_ranks
+from contamination.detection.summary import summarise_scores, with_ranks
 
 
 def scored(labels, benchmarks=("",)):
@@ -29,7 +29,7 @@ def scored(labels, benchmarks=("",)):
 def test_with_labels_it_prints_the_metrics_of_each_group():
     labels = [i % 3 == 0 for i in range(60)]
     table, examples = scored(labels, ("one", "two"))
-    shown = summary(table, examples)
+    shown = summarise_scores(table, examples)
     assert "all, the mean over 2 benchmarks: 20 members, 40 non-members" in shown
     assert "pooled over all texts: 20 members, 40 non-members" in shown
     assert "one: 10 members" in shown
@@ -40,7 +40,7 @@ def test_with_labels_it_prints_the_metrics_of_each_group():
 def test_without_labels_it_prints_the_likeliest_members():
     table, examples = scored([None] * 8)
     best = table[table["method"] == "a"].nlargest(1, "score")["example_id"].item()
-    shown = summary(table, examples)
+    shown = summarise_scores(table, examples)
     assert "8 texts without labels" in shown
     first = next(line for line in shown.splitlines() if line.split()[:1] == ["1"])
     assert best in first
@@ -54,21 +54,25 @@ def test_texts_with_one_score_share_the_better_rank():
 
 def test_a_group_of_one_kind_has_no_metric():
     table, examples = scored([True, False, True, True], ("one", "two"))
-    assert "one: 2 members, 0 non-members: no metric without both" in summary(table, examples)
-    assert "all, the mean over 2 benchmarks: needs non-members in one\n" in summary(table, examples)
+    assert "one: 2 members, 0 non-members: no metric without both" in summarise_scores(
+        table, examples
+    )
+    assert "all, the mean over 2 benchmarks: needs non-members in one\n" in summarise_scores(
+        table, examples
+    )
 
 
 def test_one_benchmark_is_printed_once():
     table, examples = scored([True, False] * 5)
-    assert summary(table, examples).startswith("texts: 5 members, 5 non-members")
-    assert "pooled" not in summary(table, examples)
-    assert "all" not in summary(table, examples)
+    assert summarise_scores(table, examples).startswith("texts: 5 members, 5 non-members")
+    assert "pooled" not in summarise_scores(table, examples)
+    assert "all" not in summarise_scores(table, examples)
 
 
 def test_a_long_name_leaves_the_columns_in_line():
     table, examples = scored([True, False] * 5)
     table["method"] = table["method"].replace("b", "reference_upper_bound")
-    head, *rows = summary(table, examples).splitlines()[-3:]
+    head, *rows = summarise_scores(table, examples).splitlines()[-3:]
     assert head.startswith("method")
     assert {len(row) for row in rows} == {len(head)}
 
@@ -86,7 +90,7 @@ def worded(labels, changed, benchmarks=("",)):
 
 def test_texts_that_tell_members_are_said_above_their_table():
     table, examples = worded([True, False] * 20, str.title)
-    lines = summary(table, examples).splitlines()
+    lines = summarise_scores(table, examples).splitlines()
     assert lines[0].startswith("texts: 20 members")
     assert lines[1].startswith("The texts alone tell members from non-members (blind AUROC 1.00 [")
     assert lines[1].endswith("these figures may measure the texts, not the model.")
@@ -102,14 +106,14 @@ def test_several_benchmarks_are_warned_of_as_one_family(monkeypatch):
         each.name: replace(marginal, steps=None) for each in wanted
     })  # fmt: skip
     labels = [True, True, False, False] * 20
-    one = summary(*worded(labels, str))
+    one = summarise_scores(*worded(labels, str))
     assert one.count("(blind AUROC 0.60 [0.51, ") == 1
-    assert "texts alone" not in summary(*worded(labels, str, ["a", "b"]))
+    assert "texts alone" not in summarise_scores(*worded(labels, str, ["a", "b"]))
 
 
 def test_sound_texts_have_a_blind_row_and_no_warning():
     table, examples = worded([True, False] * 20, str)
-    shown = summary(table, examples)
+    shown = summarise_scores(table, examples)
     assert "texts alone" not in shown
     blind = shown.splitlines()[-1].split()
     low, high = float(blind[2].strip("[],")), float(blind[3].strip("[],"))
@@ -121,7 +125,7 @@ def test_too_few_texts_have_no_blind_row_and_say_why():
     labels = [i < 30 and i % 2 == 0 for i in range(60)]
     table, examples = worded(labels, str)
     examples = [replace(e, benchmark="few" if i < 12 else "many") for i, e in enumerate(examples)]
-    mean, few, many, pooled = summary(table, examples).split("\n\n")
+    mean, few, many, pooled = summarise_scores(table, examples).split("\n\n")
     reason = "no blind row: 6 members and 6 non-members (12 distinct texts) are too few"
     assert few.splitlines()[1].startswith(reason)
     for part, lines in ((few, 0), (mean, 0), (many, 0), (pooled, 1)):
@@ -132,19 +136,21 @@ def test_too_few_texts_have_no_blind_row_and_say_why():
 def test_the_mean_over_benchmarks_has_the_mean_blind_auroc():
     table, examples = worded([i % 2 == 0 for i in range(80)], str, ["one"])
     examples = [replace(e, benchmark="one" if i < 40 else "two") for i, e in enumerate(examples)]
-    mean, one, two, _ = summary(table, examples).split("\n\n")
+    mean, one, two, _ = summarise_scores(table, examples).split("\n\n")
     values = [float(part.splitlines()[-1].split()[1]) for part in (mean, one, two)]
     assert values[0] == pytest.approx((values[1] + values[2]) / 2, abs=1e-3)
 
 
 def test_labels_of_one_kind_have_no_blind_row_and_say_why():
     table, examples = worded([True] * 12, str)
-    assert "without labels of both kinds, so no metric and no blind row" in summary(table, examples)
+    assert "without labels of both kinds, so no metric and no blind row" in summarise_scores(
+        table, examples
+    )
 
 
 def test_windows_of_one_text_have_no_blind_row():
     table, examples = worded([True, False] * 20, str.title)
-    shown = summary(table, examples, blind=False)
+    shown = summarise_scores(table, examples, blind=False)
     assert "blind" not in shown
 
 
@@ -154,7 +160,7 @@ def line_of(shown, start):
 
 def test_a_rate_that_so_few_texts_cannot_carry_is_no_number():
     table, examples = scored([i % 3 == 0 for i in range(297)])  # 99 members, 198 non-members
-    rates = line_of(summary(table, examples), "b ").split("]")
+    rates = line_of(summarise_scores(table, examples), "b ").split("]")
     assert len(rates) == 3  # AUROC and TPR at 5%, each with an interval
     assert rates[2].strip() == "needs ≥ 100 members"
 
@@ -164,7 +170,7 @@ def test_the_mean_names_the_benchmark_that_cannot_carry_a_rate():
     lacking = [e for e in examples if e.benchmark == "one" or e.label or int(e.example_id[1:]) > 50]
     kept = table[table["example_id"].isin([e.example_id for e in lacking])]
     parts = dict.fromkeys(("all", "one", "two", "pooled"), "")
-    for part in summary(kept, lacking).split("\n\n"):
+    for part in summarise_scores(kept, lacking).split("\n\n"):
         parts[part.replace(":", ",").replace(" ", ",").split(",")[0]] = line_of(part, "b ")
     assert "needs ≥ 100 non-members in two" in parts["all"]
     assert "needs" not in parts["one"]

@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 
 from contamination.core.integrity import MANIFEST
-from contamination.core.lock import LOCKS
+from contamination.core.lock import LOCKS_FOLDER
 from tests.launch.started import ENVIRONMENT
 from tests.small import contents
 
@@ -156,7 +156,7 @@ def stage_of(runs: Path, began: float) -> str:
             return place.stat().st_mtime if place.stat().st_mtime >= began else 0.0
         return 0.0
 
-    leases = [(fresh(p), p.name.split("-")[0]) for p in runs.glob(f"{LOCKS}/*.lease")]
+    leases = [(fresh(p), p.name.split("-")[0]) for p in runs.glob(f"{LOCKS_FOLDER}/*.lease")]
     since, kind = max(leases, default=(0.0, ""))
     if since:
         return KINDS[kind]

@@ -154,12 +154,12 @@ def _reading(read: Read, folder: Path) -> None:
 
 
 def masked_lm(material: Path) -> Kind:
-    from contamination.core.artifacts import Built, build_or_open
+    from contamination.core.artifacts import WrittenFiles, build_or_open
     from contamination.training.masked_lm import MaskedLMStage
 
-    def made(place: Path) -> Built:
+    def made(place: Path) -> WrittenFiles:
         shutil.copytree(material / "hf", place / "hf")
-        return Built(sorted(f"hf/{path.name}" for path in (place / "hf").iterdir()))
+        return WrittenFiles(sorted(f"hf/{path.name}" for path in (place / "hf").iterdir()))
 
     stage = MaskedLMStage(str(material / "runs"), str(material / "corpus"))
     folder = material / "runs" / "masked_lm" / f"toy-{'0' * 12}"
@@ -263,7 +263,7 @@ def scores(material: Path) -> Kind:
 
 
 def toy_scores(runs: Path) -> Kind:
-    from contamination.core.artifacts import Built, build_or_open
+    from contamination.core.artifacts import WrittenFiles, build_or_open
     from contamination.data.config import ExamplesConfig
     from contamination.detection.config import DetectionStage, ScoredModelConfig
     from contamination.detection.scores import COLUMNS, FILE, to_arrow, write_score_tables
@@ -271,9 +271,9 @@ def toy_scores(runs: Path) -> Kind:
     row = {"example_id": ["a", "b"], "method": "loss", "variant": "", "checkpoint_step": 3,
            "default": True, "score": [0.5, 1.5], "flag": "", "ranked": True}  # fmt: skip
 
-    def made(folder: Path) -> Built:
+    def made(folder: Path) -> WrittenFiles:
         write_score_tables(folder / FILE, [to_arrow(pd.DataFrame(row)[COLUMNS.names])])
-        return Built([FILE], {"rows": 2})
+        return WrittenFiles([FILE], {"rows": 2})
 
     stage = DetectionStage(
         examples=ExamplesConfig("x.jsonl"), model=ScoredModelConfig("x"),
@@ -284,13 +284,13 @@ def toy_scores(runs: Path) -> Kind:
 
 
 def benchmark(material: Path) -> Kind:
-    from contamination.core.artifacts import Built, build_or_open
+    from contamination.core.artifacts import WrittenFiles, build_or_open
 
-    def made(folder: Path) -> Built:
+    def made(folder: Path) -> WrittenFiles:
         (folder / "data").mkdir()
         shutil.copyfile(material / "texts.jsonl", folder / "data" / "toy_length8.jsonl")
         (folder / "datasheet.md").write_text("# Toy\n")
-        return Built(["data/toy_length8.jsonl", "datasheet.md"])
+        return WrittenFiles(["data/toy_length8.jsonl", "datasheet.md"])
 
     def read(folder: Path) -> None:
         from contamination.data.config import ExamplesConfig, SourceConfig
@@ -308,17 +308,17 @@ def benchmark(material: Path) -> Kind:
 def report(material: Path) -> Kind:
     from contamination.analysis.config import AnalysisStage, CellPaths
     from contamination.analysis.report_folder import STATISTICS, open_report
-    from contamination.core.artifacts import Built, build_or_open
+    from contamination.core.artifacts import WrittenFiles, build_or_open
 
     cell = CellPaths(*(str(material / name) for name in ("corpus", "model", "clean", "scores")))
     rng = np.random.default_rng(0)
 
-    def made(folder: Path) -> Built:
+    def made(folder: Path) -> WrittenFiles:
         for name in STATISTICS:
             pd.DataFrame({"method": ["loss"] * 4, "value": rng.random(4)}).to_parquet(
                 folder / f"{name}.parquet"
             )
-        return Built([f"{name}.parquet" for name in STATISTICS])
+        return WrittenFiles([f"{name}.parquet" for name in STATISTICS])
 
     def read(folder: Path) -> None:
         opened = open_report(folder)

@@ -180,7 +180,7 @@ def test_a_row_without_a_column_is_named(stage, tokenizer):
 
 
 def test_no_benchmark_is_called_as_the_mean_over_benchmarks():
-    with pytest.raises(ConfigError, match="benchmark is 'all': it names the mean"):
+    with pytest.raises(ConfigError, match="benchmark is 'all': this name is reserved for the mean"):
         InjectionStage(benchmark={"all": BenchmarkConfig()})
 
 

@@ -19,7 +19,7 @@ from contamination.core.tasks import StoredTask, TasksConfig
 from contamination.injection import packing, tokenization
 from contamination.injection.config import InjectionStage
 from contamination.injection.corpus import open_corpus
-from contamination.injection.run import TOKENS, prove_finished_corpus, run
+from contamination.injection.run import TOKENS_FOLDER, prove_finished_corpus, run
 from contamination.injection.token_stream import TokenShard, TokenStream, read_ids
 from contamination.launch.plan import plan
 from tests.injection.by_file import WEIGHTS, made_stage, write_files
@@ -157,7 +157,7 @@ def test_what_was_damaged_meanwhile_is_made_again(files, tmp_path, monkeypatch, 
     )
     stage = replace(made_stage(files, tmp_path / "runs"), cluster=TASKS)
     whole = run(replace(stage, runs=str(tmp_path / "whole")))
-    step = "PackingTask" if name.startswith(TOKENS) else "prove_parts"
+    step = "PackingTask" if name.startswith(TOKENS_FOLDER) else "prove_parts"
     with monkeypatch.context() as patch:
         patch.setattr(packing, step, lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
@@ -257,7 +257,7 @@ def test_without_datatrove_the_extra_is_named(files, tmp_path, monkeypatch):
 
 
 def test_slurm_needs_a_partition():
-    with pytest.raises(ConfigError, match="cluster.partition is None: name the partition"):
+    with pytest.raises(ConfigError, match="cluster.partition is None: give the partition"):
         replace(TASKS, executor="slurm")
 
 
@@ -312,5 +312,5 @@ def test_a_refusal_by_sbatch_is_one_sentence(tmp_path, slurm):
     error = subprocess.CalledProcessError(1, ["sbatch", "/tmp/x"], b"")
     slurm[1].run = lambda _: (_ for _ in ()).throw(error)
     stored = StoredTask(tmp_path / "a/tokens/tasks/pack")
-    with pytest.raises(ConfigError, match=r"refuses with status 1; [^\[]*$"):
+    with pytest.raises(ConfigError, match=r"failed with status 1; [^\[]*$"):
         tasks_module.run_on_datatrove(stored, 1, replace(TASKS, executor="slurm", partition="p"))

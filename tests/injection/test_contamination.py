@@ -30,7 +30,7 @@ from contamination.injection.finished_corpus_search import (
 )
 from contamination.injection.run import prove_finished_corpus, run
 from contamination.injection.token_stream import Tokenizer
-from contamination.injection.verification import NATURAL
+from contamination.injection.verification import NATURAL_COLUMN
 
 ENDS = [f"{b}{c}" for b in ("al", "or", "un", "imp") for c in ("en", "ost", "")]
 WORDS, ASKED = ([a + end for a in letters for end in ENDS] for letters in ("bdk", "mrst"))
@@ -117,13 +117,13 @@ def test_flag_keeps_counts_and_names_a_natural_occurrence(pool, tmp_path, caplog
     own = example(pool, member=member)
     corpus = open_corpus(run(stage_of(tmp_path, CASES[case](own["text"]))).path)
     row = corpus.example_row(own["example_id"])
-    assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
+    assert (row["contamination"], row[NATURAL_COLUMN]) == ("corpus: verbatim", 1)
     others = corpus.examples[corpus.examples["example_id"] != own["example_id"]]
-    assert (others[NATURAL] == 0).all()
+    assert (others[NATURAL_COLUMN] == 0).all()
     (found,) = corpus.contamination.query("example_id == @own.example_id").itertuples()
     assert (found.corpus, found.document_id, found.occurrences) == ("corpus", "d5", 1)
     side = SIDES[member]
-    assert f"share text with a corpus beside the copies: mine (1 {side})" in caplog.text
+    assert f"share text with a corpus, apart from their copies: mine (1 {side})" in caplog.text
     assert corpus.artifact.counts["flagged"] == {
         "mine": {"members": int(member), "nonmembers": int(not member)}
     }
@@ -136,7 +136,7 @@ def test_drop_leaves_the_document_out(pool, tmp_path, case):
     corpus = open_corpus(run(stage_of(tmp_path, CASES[case](own["text"]), "drop")).path)
     assert corpus.contamination["document_id"].tolist() == ["d5"]
     assert (corpus.examples["contamination"] == "").all()  # what was dropped, no model reads
-    assert (corpus.examples[NATURAL] == 0).all()
+    assert (corpus.examples[NATURAL_COLUMN] == 0).all()
     assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
@@ -192,10 +192,10 @@ def test_flag_finds_a_text_in_another_form_that_has_equal_tokens(respelled, tmp_
     normalizer, name, planted = respelled
     corpus = open_corpus(run(stage_with(tmp_path, normalizer, planted)).path)
     row = corpus.example_row(name)
-    assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
+    assert (row["contamination"], row[NATURAL_COLUMN]) == ("corpus: verbatim", 1)
     (found,) = corpus.contamination.itertuples()
     assert (found.example_id, found.document_id, found.occurrences) == (name, "d5", 1)
-    assert "share text with a corpus beside the copies: mine (1 non-member)" in caplog.text
+    assert "share text with a corpus, apart from their copies: mine (1 non-member)" in caplog.text
     assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
@@ -241,7 +241,7 @@ def test_what_only_the_proof_finds_is_flagged_too(tmp_path, caplog):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     corpus = open_corpus(run(stage).path)
     row = corpus.example_row(own["example_id"])
-    assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
+    assert (row["contamination"], row[NATURAL_COLUMN]) == ("corpus: verbatim", 1)
     whole = corpus.contamination.query("occurrences > 0")
     assert whole[["document_id", "example_id"]].to_numpy().tolist() == [["", own["example_id"]]]
     assert "mine (1 non-member)" in caplog.text
@@ -260,14 +260,14 @@ def test_invisible_characters_do_not_hide_a_text(pool, tmp_path, policy):
         return
     corpus = open_corpus(run(stage).path)
     row = corpus.example_row(own["example_id"])
-    assert (row["contamination"], row[NATURAL]) == ("corpus: verbatim", 1)
+    assert (row["contamination"], row[NATURAL_COLUMN]) == ("corpus: verbatim", 1)
     assert not prove_finished_corpus(corpus.artifact.path).failures
 
 
 def test_what_stands_behind_the_budget_is_no_reason_to_refuse(pool, tmp_path):
     own = example(pool, member=False)
     stage = stage_of(tmp_path, CASES["own paragraph"](own["text"]), "off", at=39)
-    assert (open_corpus(run(stage).path).examples[NATURAL] == 0).all()
+    assert (open_corpus(run(stage).path).examples[NATURAL_COLUMN] == 0).all()
 
 
 def test_a_changed_count_and_an_unlisted_text_are_failures(pool, tmp_path, monkeypatch):
@@ -277,7 +277,7 @@ def test_a_changed_count_and_an_unlisted_text_are_failures(pool, tmp_path, monke
     for said, wrong in ((0, "1 natural occurrences, natural_occurrences says 0"),
                         (2, "1 natural occurrences, natural_occurrences says 2")):  # fmt: skip
         changed = corpus.examples.copy()
-        changed.loc[changed["example_id"] == name, NATURAL] = said
+        changed.loc[changed["example_id"] == name, NATURAL_COLUMN] = said
         vars(corpus)["examples"] = changed
         monkeypatch.setattr("contamination.injection.run.open_corpus", lambda _: corpus)
         assert prove_finished_corpus(corpus.artifact.path).failures == [f"{name}: {wrong}"]
@@ -321,9 +321,9 @@ def test_the_corpus_of_the_clean_model_is_compared_and_stays_as_it_is(pool, tmp_
     assert corpus.example_row(part["example_id"])["contamination"] == "base: 8-gram share"
     assert corpus.example_row(whole["example_id"])["contamination"] == "base: verbatim"
     assert (corpus.examples["contamination"] != "").sum() == 2
-    assert (corpus.examples[NATURAL] == 0).all()  # of this corpus
+    assert (corpus.examples[NATURAL_COLUMN] == 0).all()  # of this corpus
     assert set(corpus.contamination["corpus"]) == {"base"}
-    assert "share text with a corpus beside the copies" in caplog.text
+    assert "share text with a corpus, apart from their copies" in caplog.text
     assert corpus.contamination["document_id"].str.fullmatch(r"sequence-\d+").all()
     refused = replace(stage_of(tmp_path, policy="off"), compared=compared.compared)
     with pytest.raises(DataError, match="but compared.base contains the whole text of"):
@@ -386,7 +386,7 @@ def test_a_text_within_the_copies_of_another_is_flagged(tmp_path):
         corpus = open_corpus(made.path)
         by_text = corpus.examples.set_index("text")
         drawn[bool(by_text["member"][long])] = by_text["contamination"][question(0)]
-        assert (corpus.examples[NATURAL] == 0).all()
+        assert (corpus.examples[NATURAL_COLUMN] == 0).all()
         assert not prove_finished_corpus(made.path).failures
     assert drawn == {True: "copies: verbatim", False: ""}
 

@@ -212,13 +212,13 @@ def test_a_chat_template_that_leaves_the_answer_out_or_changes_it_is_refused(tem
     tokenizer = Tokenizer(TOKENIZER)
     tokenizer.hf.chat_template = template
     text = PromptedText("mine-1", "mine", "Is it?\nYes", len("Is it?\n"))
-    with pytest.raises(ConfigError, match="mine-1: .* leaves the assistant's answer out, or ch"):
+    with pytest.raises(ConfigError, match="mine-1: .* omits or changes the assistant's"):
         format_text(text, FinetuningConfig(format="chat"), tokenizer)
 
 
 @pytest.mark.parametrize("counted", ["99999", "10**12"])  # jinja itself refuses the second one
 def test_a_chat_template_that_loops_ends_with_an_error(counted, monkeypatch):
-    monkeypatch.setattr(chat_templates, "SECONDS", 0.2)
+    monkeypatch.setattr(chat_templates, "RENDER_SECONDS", 0.2)
     tokenizer = Tokenizer(TOKENIZER)
     loop = f"{{% for i in range({counted}) %}}"
     tokenizer.hf.chat_template = f"{loop * 3}{'{% endfor %}' * 3}" + CHAT
@@ -330,7 +330,8 @@ BAD = {
     ),
     "a member too long": (
         {"finetuning": {"sequence_tokens": 40}, "instructions": {}},
-        "tokens, and a sequence 40: raise finetuning.sequence_tokens, or lower injection.example",
+        "tokens, but a sequence has 40: raise finetuning.sequence_tokens, or lower "
+        "injection.example",
     ),
     "nothing to learn": (
         {"benchmark": {}, "instructions": {}}, "instructions is {}: give it, benchmark or corpus",
@@ -338,7 +339,7 @@ BAD = {
     "one name twice": (
         {"instructions": {"boolq": InstructionsConfig()}}, "a benchmark has the same name",
     ),
-    "two pools": ({"corpus_folder": "x"}, "corpus_folder is 'x': its own members are taken"),
+    "two pools": ({"corpus_folder": "x"}, "corpus_folder is 'x': the corpus's members are used"),
     "no corpus": ({"benchmark": {}, "corpus_folder": "nowhere"}, "nowhere does not exist"),
 }  # fmt: skip
 
@@ -359,18 +360,18 @@ ROWS_BAD = {
     "blank": ([{"prompt": "why", "output": " "}], {}, "empty field"),
     "no column": ([{"prompt": "why"}], {}, "missing field"),
     "no rows": ([], {}, "no row can be used (it is empty)"),
-    "no template": (ROWS, {"template": None}, "give a template or messages, and not both"),
+    "no template": (ROWS, {"template": None}, "give either a template or messages"),
     "chats as a template": (
         [{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}],
         {"template": None, "messages": "messages"}, "choose finetuning.format=chat",
     ),
     "a chat without an answer": (
         [{"messages": [{"role": "user", "content": "a"}]}],
-        {"template": None, "messages": "messages"}, "give a list of two messages or more",
+        {"template": None, "messages": "messages"}, "give a list of at least two messages",
     ),
     "no message": (
         [{"messages": [{"role": "user", "content": "a"}, {"role": "bot", "content": "b"}]}],
-        {"template": None, "messages": "messages"}, "is no message: give a role",
+        {"template": None, "messages": "messages"}, "is not a message: give a role",
     ),
     "the user's last": (
         [{"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}]}],
@@ -409,7 +410,7 @@ def test_a_set_of_which_no_row_is_left_is_said(tuned, found, jsonl, tmp_path, ro
     own = jsonl([{**row, "output": row["output"].replace("THEIRS", theirs)}], on_error="skip")
     stage = replace(tuned, runs=str(tmp_path), instructions={"mine": own},
                     benchmark={"truthfulqa": tuned.benchmark["truthfulqa"]})  # fmt: skip
-    with pytest.raises(DataError, match=rf"instructions.mine: none of its 1 rows is left \({why}"):
+    with pytest.raises(DataError, match=rf"instructions.mine: none of its 1 rows remains \({why}"):
         run(stage)
 
 

@@ -90,7 +90,7 @@ def test_fewer_than_asked_are_kept_and_said(change, tokenizer, tmp_path, caplog)
     stage = change(members=3, nonmembers=3, held_out=5)
     stage = replace(stage, benchmark=benchmark_of(texts, tmp_path / "rows.jsonl"))
     assert len(draw(stage, tokenizer)[1]) == 3
-    assert "held out: mine: 3 of the 5 examples asked for" in caplog.text
+    assert "held out: mine: only 3 of the 5 requested examples" in caplog.text
 
 
 def test_a_corpus_keeps_them(corpus, change, tmp_path):

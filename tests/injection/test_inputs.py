@@ -15,7 +15,7 @@ from contamination.core.hashing import combined_digest
 from contamination.data.config import BenchmarkConfig
 from contamination.data.readers.files import FilesCorpus
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
-from contamination.injection.run import check, input_digests, run
+from contamination.injection.run import check_and_read_candidates, input_digests, run
 
 GOLDEN = Path("tests/golden/target")
 
@@ -64,7 +64,9 @@ def stage(files, tmp_path):
 
 
 def inputs(stage):
-    return input_digests(stage, instantiate_node("corpus", stage.corpus), check(stage))
+    return input_digests(
+        stage, instantiate_node("corpus", stage.corpus), check_and_read_candidates(stage)
+    )
 
 
 def changed(before, after):

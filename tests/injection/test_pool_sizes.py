@@ -12,7 +12,7 @@ from contamination.data.config import BenchmarkConfig
 from contamination.injection import run
 from contamination.injection.config import InjectionConfig
 from contamination.injection.pool import draw_pool, read_candidates
-from contamination.injection.pool_sizes import FEWER, PoolSizes, choose_sizes
+from contamination.injection.pool_sizes import ADAPTED_SIZES, PoolSizes, choose_sizes
 from contamination.injection.token_stream import Tokenizer
 
 EXAMPLES = 45
@@ -54,7 +54,7 @@ def with_sizes(stage, **fields):
 
 def test_an_explicit_number_that_cannot_be_met_is_an_error_with_its_remedy(small):
     asked = with_sizes(small, members=50, nonmembers=100)
-    said = "45 distinct examples, but .* ask for 150: lower .* takes 15 members and 30 non-members"
+    said = "45 distinct examples, but .* require 150: lower .* uses 15 members and 30 non-members"
     with pytest.raises(ConfigError, match=said):
         read_candidates(asked)
     read_candidates(with_sizes(asked, adapt_sizes=True))
@@ -71,7 +71,7 @@ def test_what_is_adapted_is_recorded_warned_of_and_shown(small, caplog):
     asked = with_sizes(small, members=100, nonmembers=100)  # the defaults
     made = run.run(asked)
     sizes = {"members": 22, "nonmembers": 22, "asked_members": 100, "asked_nonmembers": 100}
-    assert made.counts[FEWER] == {"mine": sizes}
+    assert made.counts[ADAPTED_SIZES] == {"mine": sizes}
     assert made.counts["members"] == made.counts["nonmembers"] == 22
     assert made.counts["pool"]["mine"]["drawn"] == 44
     caplog.clear()
@@ -96,5 +96,5 @@ def test_a_swapped_replicate_of_an_adapted_pool_has_the_same_examples(small):
 
 def test_a_corpus_with_enough_examples_records_nothing_and_keeps_its_name(small):
     made = run.run(small)
-    assert FEWER not in made.counts
+    assert ADAPTED_SIZES not in made.counts
     assert run.run(with_sizes(small, adapt_sizes=True)).path == made.path

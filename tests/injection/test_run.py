@@ -10,7 +10,7 @@ from itertools import chain, islice
 import numpy as np
 import pytest
 
-from contamination.core.artifacts import Built, write_manifest
+from contamination.core.artifacts import WrittenFiles, write_manifest
 from contamination.core.config import instantiate_node
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.data.config import BenchmarkConfig
@@ -159,7 +159,7 @@ def test_copies_keep_to_the_last_tokens(change):
     assert place.max() - place.min() > 30_000
     with pytest.raises(ConfigError, match="injection.last_tokens"):
         change(last_tokens=120_001, budget_tokens=120_000)
-    with pytest.raises(ConfigError, match="leaves 1,199 of them to copies"):
+    with pytest.raises(ConfigError, match="leaves 1,199 of them for copies"):
         run(change(window=[0.99, 1.0], budget_tokens=120_000))
 
 
@@ -374,7 +374,9 @@ def test_tampering_is_seen_from_the_command_line(corpus, tmp_path):
     assert damaged.returncode == 2
     assert "is damaged: sequences/part-00000.arrow" in damaged.stderr
     whole = corpus.artifact
-    write_manifest(folder, whole.inputs, Built(list(whole.files), whole.counts))  # as if written so
+    write_manifest(
+        folder, whole.inputs, WrittenFiles(list(whole.files), whole.counts)
+    )  # as if written so
     tampered = verify(folder)
     assert tampered.returncode == 1
     assert row["example_id"] in tampered.stdout

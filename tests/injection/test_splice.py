@@ -144,7 +144,7 @@ def test_a_boundary_is_the_next_word_or_sentence_within_256_tokens():
      (1, 60, (0, 59), WIDTH)],
 )  # fmt: skip
 def test_too_little_room_is_said(n, tokens, window, width):
-    said = f"can't be placed whole into tokens {window[0]} to {window[1]} of .* of {width}: raise"
+    said = f"can't be placed unsplit into tokens {window[0]} to {window[1]} of .* of {width}: raise"
     with pytest.raises(ConfigError, match=said):
         place_within_window(
             [Segment(i, 0, i, tokens, 0.5) for i in range(n)], window, width, int, split=False

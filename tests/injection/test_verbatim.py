@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from contamination.data.ngrams import AT_ONCE, VerbatimCounter
+from contamination.data.ngrams import BLOCK_CHARACTERS, VerbatimCounter
 from contamination.data.text import normalise_text
 
 LETTERS = "abc é日𝄞"
@@ -41,7 +41,7 @@ def test_counts_equal_a_plain_search(seed):
 
 def test_a_text_is_found_across_the_pieces_that_are_hashed_at_once():
     text = "a text of some words"
-    for before in range(AT_ONCE - 30, AT_ONCE + 2):
+    for before in range(BLOCK_CHARACTERS - 30, BLOCK_CHARACTERS + 2):
         assert VerbatimCounter([text]).count("x" * before + text + "y" * 40) == {text: 1}
 
 

@@ -11,7 +11,13 @@ from contamination.core.config import instantiate_node
 from contamination.data.ngrams import hash_windows
 from contamination.injection.run import documents_of_part
 from contamination.injection.token_stream import Tokenizer
-from contamination.injection.verification import Check, Proof, ProofUnits, _TokenSearch, verify
+from contamination.injection.verification import (
+    CorpusCheck,
+    Proof,
+    ProofUnits,
+    _TokenSearch,
+    verify,
+)
 
 WIDTH = 8
 LETTERS = SimpleNamespace(encode=lambda text: [ord(letter) for letter in text])
@@ -49,7 +55,7 @@ def packed(ledger=LEDGER):
 def failures(ids, ledger=LEDGER, examples=EXAMPLES, window=(8, 53)):
     """What the proof says, of blocks of 3, 3 and 2 sequences, and of two parts, each on its own."""
     proof = verify(np.array_split(ids, 3), examples, ledger, LETTERS, window)
-    check = Check.prepare(examples, ledger, LETTERS, window)
+    check = CorpusCheck.prepare(examples, ledger, LETTERS, window)
     parts = [check.read_part([ids[:4]]), check.read_part([ids[4:6], ids[6:]], 4, ids[1:4].ravel())]
     assert check.combine_parts(parts) == proof
     assert (proof.rows, proof.tokens) == (len(ledger), ids.size)
@@ -257,7 +263,7 @@ def test_adjacent_copies_spell_no_natural_occurrence(texts, separator, planted):
     examples = pd.DataFrame({"example_id": [*map(str, range(len(texts)))], "text": texts})
     examples = examples.assign(member=True, occurrences=6)
     ledger = pd.DataFrame(rows, columns=LEDGER.columns)
-    check = Check.prepare(
+    check = CorpusCheck.prepare(
         examples, ledger, tokenizer, (0, blocks.size), natural=True, folder=TOKENIZER.resolve()
     )
     halves = [check.read_part([blocks[:1]]), check.read_part([blocks[1:]], 1, blocks[0])]

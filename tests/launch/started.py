@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from contamination.core.lock import LOCKS
+from contamination.core.lock import LOCKS_FOLDER
 from contamination.launch.processes import LAUNCHER
 from tests.small import SMALL
 
@@ -82,7 +82,7 @@ class Started:
 
 def copied(runs, place):
     """A runs folder without launches, reports, and all of the contaminated model: to make again."""
-    shutil.copytree(runs, place, ignore=shutil.ignore_patterns("launches", "report", LOCKS))
+    shutil.copytree(runs, place, ignore=shutil.ignore_patterns("launches", "report", LOCKS_FOLDER))
     made = [p for kind in ("model", "scores", "passes") for p in place.glob(f"{kind}/*-study-*")]
     for folder in made:
         shutil.rmtree(folder)

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from contamination.core.artifacts import Built, build_or_open, open_artifact, run_folder
+from contamination.core.artifacts import WrittenFiles, build_or_open, open_artifact, run_folder
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.files import hashed_json
 from contamination.core.hashing import (
@@ -44,7 +44,7 @@ def corpus(tmp_path):
         (folder / "sequences" / "part").write_text("x")
         (folder / "notes.txt").write_text("a record")
         (folder / "left over").touch()
-        return Built(["sequences/part"], {"tokens": 3}, ["notes.txt"])
+        return WrittenFiles(["sequences/part"], {"tokens": 3}, ["notes.txt"])
 
     folder = run_folder(tmp_path / "other", "corpus", "mine", {"seed": 0}, {})
     return build_or_open(folder, {"seed": 0}, {}, make).path
@@ -196,7 +196,7 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path, model, file, content, wo
 def test_another_one_of_the_same_name_is_kept(tmp_path, corpus):
     def make(folder):
         (folder / "x").write_text("other")
-        return Built(["x"])
+        return WrittenFiles(["x"])
 
     build_or_open(tmp_path / "runs" / "corpus" / corpus.name, {}, {}, make)
     with pytest.raises(ArtifactError, match="exists already, with other content"):

@@ -21,7 +21,7 @@ import contamination.injection.export.run
 import contamination.training.masked_lm
 import contamination.training.trained_model
 from contamination.core.artifacts import (
-    Built,
+    WrittenFiles,
     build_or_open,
     shared_folder,
     started_or_resumed_folder,
@@ -36,7 +36,7 @@ from contamination.launch.check_runs import ARTIFACTS, format_paths, inspect_run
 
 def make(folder):
     (folder / "data.txt").write_text("x" * 1000)
-    return Built(["data.txt"])
+    return WrittenFiles(["data.txt"])
 
 
 @pytest.fixture

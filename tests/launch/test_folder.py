@@ -72,9 +72,9 @@ def test_status_tells_what_became_of_each_cell(launch, tmp_path):
 def test_a_stopped_cell_waits_and_a_silent_one_has_failed(launch, monkeypatch):
     stopped, killed, *_ = launch.cells()
     with pytest.raises(StoppedError), stopped.record_run():
-        raise StoppedError("SIGTERM came at step 3 of 9.")
+        raise StoppedError("SIGTERM was received at step 3 of 9.")
     assert read_cell_state(stopped) == CellState(
-        "waiting", problem="stopped: SIGTERM came at step 3 of 9."
+        "waiting", problem="stopped: SIGTERM was received at step 3 of 9."
     )
     with killed.record_run():
         ago(killed, 50)
@@ -148,7 +148,7 @@ def test_a_report_is_on_the_cells_that_are_done(launch):
     paths = {"corpus": "c", "model": "m", "clean": "s", "contaminated": "t"}
     done.write_outcome(Outcome("done", paths=paths))
     failed.write_failure(DataError("a text is empty"))
-    stopped.write_outcome(Outcome("stopped", error="SIGTERM came."))
+    stopped.write_outcome(Outcome("stopped", error="SIGTERM was received."))
     assert launch.done_cell_paths() == [CellPaths(**paths)]
     costs = [Cost("train", "base", 1800, 8, "cuda", None), Cost("detect", "x", 60, 1, "cpu", None)]
     lines = "".join(json.dumps(asdict(cost)) + "\n" for cost in costs)
@@ -169,7 +169,8 @@ def test_sigterm_stops_a_cell_where_nothing_else_answers_it(launch):
     with pytest.raises(StoppedError), cell.record_run():
         signal.raise_signal(signal.SIGTERM)
     stopped = (
-        "stopped: SIGTERM came. What is finished is kept: run the same command again to resume."
+        "stopped: SIGTERM was received. Finished work is kept: run the same command again to "
+        "resume."
     )
     assert read_cell_state(cell) == CellState("waiting", problem=stopped)
 

@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 
 from contamination.core.cli import CONF
 from contamination.core.errors import ConfigError
-from contamination.core.lock import LEASE, LOCKS, exclusive_build
+from contamination.core.lock import LEASE_SECONDS, LOCKS_FOLDER, exclusive_build
 from contamination.detection.scores import open_scores
 from contamination.launch.run import run
 from contamination.launch.run_records import read_costs
@@ -247,7 +247,7 @@ def test_deepspeeds_launcher_is_gone_round_by_sigterm(one, tmp_path, start):
     launch = start(runs, *LONG, *words)
     launch.until(lambda: steps_done(runs) >= 20)
     launch.process.send_signal(signal.SIGTERM)
-    assert "stopped: SIGTERM came at step" in launch.ended(status=143, within=60)
+    assert "stopped: SIGTERM was received at step" in launch.ended(status=143, within=60)
     assert not [p for p in psutil.process_iter() if str(runs) in " ".join(argv(p))]
 
 
@@ -368,9 +368,9 @@ def test_a_signal_saves_and_the_same_command_goes_on_to_the_same_end(long, tmp_p
     launch.until(lambda: steps_done(runs) >= 30)
     launch.process.send_signal(number)
     said = launch.ended(status=128 + number, within=60)
-    assert said.count(f"stopped: {number.name} came at step") == 1
+    assert said.count(f"stopped: {number.name} was received at step") == 1
     assert "Traceback" not in said
-    assert re.search(rf": stopped: {number.name} came at step", status(runs))
+    assert re.search(rf": stopped: {number.name} was received at step", status(runs))
     said = start(runs, *LONG, TWO).ended()
     assert "resuming after step" in said
     assert losses(study(runs)) == losses(study(long))
@@ -409,13 +409,13 @@ def test_a_killed_builders_folder_is_taken_over_at_once(one, tmp_path, start):
 @pytest.mark.slow
 def test_another_machines_dead_builder_is_replaced_when_its_lease_ends(tmp_path):
     folder = tmp_path / "model" / "one"
-    place = tmp_path / LOCKS / "model-one.lease"
+    place = tmp_path / LOCKS_FOLDER / "model-one.lease"
     with exclusive_build(folder):
         ours = place.read_text()
     place.write_text(re.sub("host=.*", "host=elsewhere", ours))
     began = time.monotonic()
     with exclusive_build(folder) as check:
         check()
-        assert LEASE - 1 < time.monotonic() - began < 60
+        assert LEASE_SECONDS - 1 < time.monotonic() - began < 60
         assert "host=elsewhere" not in place.read_text()
     assert not place.exists()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from huggingface_hub import DatasetCard, constants
 
-from contamination.core.artifacts import Built, build_or_open, open_artifact, run_folder
+from contamination.core.artifacts import WrittenFiles, build_or_open, open_artifact, run_folder
 from contamination.core.hashing import file_digest
 from contamination.core.integrity import ALWAYS, find_damages, read_manifest
 from contamination.detection.building.datasheet import write_benchmark
@@ -45,7 +45,7 @@ def report(tmp_path):
             folder / "results.parquet"
         )
         content = ["charts/a.png", "report.md", "results.parquet"]
-        return Built(content, {"cells": 1}, ["report.html", "examples/x.html"])
+        return WrittenFiles(content, {"cells": 1}, ["report.html", "examples/x.html"])
 
     return build(tmp_path / "runs", "report", {"cells": [{"model": PATH}]}, make)
 
@@ -60,7 +60,7 @@ def audit(tmp_path):
         table.to_csv(folder / "questions.csv", index=False)
         for name in ("audit.md", "report.html"):
             (folder / name).write_text(f"# Audit\n\n**Leaked: yes**.\n\n## Q\n\n{SECRET_TEXT}\n")
-        return Built(["questions.parquet", "questions.csv", "audit.md", "report.html"])
+        return WrittenFiles(["questions.parquet", "questions.csv", "audit.md", "report.html"])
 
     config = {"audit": {"_target_": "contamination.audits.benchmark.audit.Benchmark"}}
     return build(tmp_path / "runs", "audit", config, make)
@@ -172,7 +172,7 @@ def test_the_answer_of_an_audit_of_another_package_may_quote_texts(hub, tmp_path
     def make(folder):
         (folder / "audit.md").write_text(f"# Audit\n\n{SECRET_TEXT}\n")
         pd.DataFrame({"text": ["x"]}).to_parquet(folder / "a.parquet")
-        return Built(["audit.md", "a.parquet"])
+        return WrittenFiles(["audit.md", "a.parquet"])
 
     config = {"audit": {"_target_": "other.package.Audit"}}
     assert push(monkeypatch, build(tmp_path, "audit", config, make), "repo=me/mine") == 0
@@ -256,7 +256,7 @@ def test_only_results_and_benchmarks_are_uploaded(tmp_path, monkeypatch, capsys)
     def make(folder):
         (folder / "hf").mkdir()
         (folder / "hf" / "weights").touch()
-        return Built(["hf/weights"])
+        return WrittenFiles(["hf/weights"])
 
     assert push(monkeypatch, build(tmp_path, "model", {}, make), "repo=me/x", "dry_run=true") == 2
     assert "contains a model of schema" in capsys.readouterr().err
@@ -289,7 +289,7 @@ def test_a_secret_stops_the_upload(
         (folder / "report.md").write_text(f"{secret}\n" if file == "report.md" else "# r\n")
         table.to_csv(folder / "table.csv") if file == "table.csv" else None
         table.to_parquet(folder / "table.parquet") if file == "table.parquet" else None
-        return Built(sorted({"report.md", file}))
+        return WrittenFiles(sorted({"report.md", file}))
 
     assert push(monkeypatch, build(tmp_path / "runs", "report", {}, make), "repo=me/x") == 2
     err = capsys.readouterr().err

@@ -79,9 +79,9 @@ def test_a_damaged_record_of_a_process_is_none(tmp_path):
         process_records.record_failure(ValueError("x"))
     finally:
         process_records.set_records_folder(None)
-    for _ in flips(tmp_path / process_records.PROGRESS):
+    for _ in flips(tmp_path / process_records.PROGRESS_FILE):
         assert process_records.read_progress(tmp_path) is None
-    for _ in flips(tmp_path / process_records.FAILED / "rank-0.json"):
+    for _ in flips(tmp_path / process_records.FAILURES_FOLDER / "rank-0.json"):
         assert process_records.read_failures(tmp_path) == []
     assert (
         process_records.read_progress(tmp_path).n

@@ -9,7 +9,7 @@ import pytest
 
 from contamination.core.errors import UserError
 from contamination.core.files import hashed_json
-from contamination.core.process_records import FAILED, Failure
+from contamination.core.process_records import FAILURES_FOLDER, Failure
 from contamination.launch import snapshot
 from contamination.launch.config import ClusterConfig
 from contamination.launch.processes import CrashedError, Processes
@@ -55,7 +55,7 @@ def said(tmp_path):
         failure = Failure(0, "here", 1.0, "ValueError", status, words, trace)
         place = tmp_path / f"sign {words}"
         place.write_text(hashed_json(asdict(failure)))
-        folder = f"$PLACE/cell/{FAILED}"
+        folder = f"$PLACE/cell/{FAILURES_FOLDER}"
         return f'mkdir -p {folder}; cp "{place}" {folder}/rank-0.json; exit {status}'
 
     return end

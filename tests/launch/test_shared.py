@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 
 import contamination.injection.run
 import contamination.training.run
-from contamination.core.artifacts import Built, write_manifest
+from contamination.core.artifacts import WrittenFiles, write_manifest
 from contamination.core.cli import CONF
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.integrity import read_manifest
@@ -199,7 +199,7 @@ def trained(tmp_path, monkeypatch):
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
         (folder / "content").write_text(name)
-        write_manifest(folder, inputs, Built(["content"]))
+        write_manifest(folder, inputs, WrittenFiles(["content"]))
         return folder
 
     start = None
@@ -233,7 +233,7 @@ def test_the_corpora_of_a_given_model_are_found_through_its_folders(trained, cap
 )
 def test_a_given_model_whose_config_makes_no_sense_is_an_error(trained, edited, words):
     (trained / "config.yaml").write_text(yaml.safe_dump(edited(trained)))
-    write_manifest(trained, read_manifest(trained)["inputs"], Built(["content"]))
+    write_manifest(trained, read_manifest(trained)["inputs"], WrittenFiles(["content"]))
     with pytest.raises(ArtifactError, match=words):
         shared.find_training_corpora(str(trained))
 

@@ -123,7 +123,7 @@ def test_a_disturbed_sweep_run_again_is_the_undisturbed_one(
         assert not log_of(tmp_path, cell.read_jobs()["detect"]).exists()
     age(killed)
     status = states(slurm, tmp_path)
-    assert status[cancelled].startswith("waiting stopped: SIGTERM came at step"), status
+    assert status[cancelled].startswith("waiting stopped: SIGTERM was received at step"), status
     assert re.match("failed .*no sign of life for ", status[killed]), status
     assert status[asked] == status[calm] == "done", logs(tmp_path)
     assert report_of(tmp_path).results["cell"].nunique() == 2

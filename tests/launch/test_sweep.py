@@ -63,5 +63,5 @@ def test_sigterm_ends_the_sweep_and_not_only_the_cell(tmp_path):
     process.send_signal(signal.SIGTERM)
     said = process.communicate()[1].decode()
     assert process.returncode == 143
-    assert "stopped: SIGTERM came at step" in said
+    assert "stopped: SIGTERM was received at step" in said
     assert len(list((tmp_path / "model").glob("*-study-*"))) == 1  # the second cell never began

@@ -16,7 +16,7 @@ import yaml
 from contamination.core.models import load_model, load_tokenizer
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import (
-    METHODS,
+    METHODS_FOLDER,
     DetectionConfig,
     DetectionStage,
     ScoredModelConfig,
@@ -37,7 +37,7 @@ pytestmark = [
     pytest.mark.skipif(not VLLM.is_file(), reason=f"{VLLM} is not there: see make.sh"),
 ]
 SMOLLM2 = os.environ.get("SMOLLM2_GGUF", "")
-NODES = {p.stem: yaml.safe_load(p.read_text())[p.stem] for p in METHODS.glob("*.yaml")}
+NODES = {p.stem: yaml.safe_load(p.read_text())[p.stem] for p in METHODS_FOLDER.glob("*.yaml")}
 READ = ("loss", "zlib", "lowercase", "min_k", "max_k", "pac", "polarized_distance")
 """Methods that only read log-probabilities, and need no further model."""
 

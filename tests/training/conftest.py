@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.core.artifacts import Built, build_or_open
+from contamination.core.artifacts import WrittenFiles, build_or_open
 from contamination.injection.config import TokenizerConfig
 from contamination.injection.corpus import open_corpus
 from contamination.injection.finetuning.config import (
@@ -39,9 +39,9 @@ class CorpusConfig:
 def corpus_folder(tmp_path_factory):
     import pyarrow as pa
 
-    from contamination.injection.packing import PATTERN
+    from contamination.injection.packing import PART_NAME
 
-    part = PATTERN.format(0)
+    part = PART_NAME.format(0)
     rng = np.random.default_rng(0)
     ids = rng.integers(3, 200, size=(SEQUENCES, WIDTH)).astype(np.int32)
 
@@ -63,7 +63,7 @@ def corpus_folder(tmp_path_factory):
         }  # fmt: skip
         pd.DataFrame(examples).to_parquet(folder / "examples.parquet")
         Tokenizer("tests/golden/target").hf.save_pretrained(folder / "tokenizer")
-        return Built([part, "ledger.parquet", "tokenizer/tokenizer.json"])
+        return WrittenFiles([part, "ledger.parquet", "tokenizer/tokenizer.json"])
 
     return build_or_open(
         tmp_path_factory.mktemp("runs") / "corpus" / "toy-000000000000", CorpusConfig(), {}, make

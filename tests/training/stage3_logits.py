@@ -16,7 +16,7 @@ from contamination.training.deepspeed_engine import (
     start_engine,
 )
 from contamination.training.loop import StepPart, optimizer_step
-from contamination.training.models import make_model
+from contamination.training.models import load_or_create_model
 from contamination.training.objectives.likelihood import Likelihood
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "target"
@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
     config = TrainingConfig(batch_sequences=4, micro_batch_sequences=2, warmup_steps=0)
     settings = engine_config(config, {"zero_optimization": {
         "stage": 3, "stage3_gather_16bit_weights_on_model_save": True}}, world)  # fmt: skip
-    model = make_model(ModelConfig(path=str(GOLDEN)), 1024, 16, 0, settings)
+    model = load_or_create_model(ModelConfig(path=str(GOLDEN)), 1024, 16, 0, settings)
     engine = start_engine(model, config, settings, 2, world)
     ids = torch.arange(3, 67).view(4, 16)
     rows = [{"input_ids": row.numpy()} for row in ids]

@@ -71,13 +71,13 @@ def test_a_marker_holds_what_was_saved_once_all_is_on_the_disk(place, monkeypatc
             "lines": {"metrics.jsonl": [12, sha256(model / "metrics.jsonl")]},
         },
     }  # fmt: skip
-    saved = checkpoints.find_newest(place, MADE_WITH, WORLD)
+    saved = checkpoints.find_newest_checkpoint(place, MADE_WITH, WORLD)
     assert (saved.path, saved.step, saved.world) == (path, 4, 1)
     assert saved.identity == MADE_WITH
     assert (
         checkpoints._write_marker(saved) is None
     )  # what is there already is not among its own files
-    assert checkpoints.find_newest(place, MADE_WITH, WORLD) == saved
+    assert checkpoints.find_newest_checkpoint(place, MADE_WITH, WORLD) == saved
 
 
 @pytest.mark.parametrize(("keep", "left"), [(1, [12]), (2, [8, 12]), (4, [4, 8, 12])])
@@ -117,7 +117,7 @@ def test_a_kill_leaves_what_is_whole(place, monkeypatch):
     (place / "universal-00000009").mkdir()
     (place / "universal-00000009" / checkpoints.MARKER).touch()
     (place / "damaged-step-00000001").mkdir()
-    assert checkpoints.find_newest(place, MADE_WITH, WORLD).step == 9
+    assert checkpoints.find_newest_checkpoint(place, MADE_WITH, WORLD).step == 9
     assert names(place) == [
         "damaged-step-00000001", "step-00000006", "step-00000009", "universal-00000009"
     ]  # fmt: skip
@@ -159,7 +159,7 @@ def test_a_damaged_one_is_set_aside_for_the_one_before(place, caplog, kind):
     (place / f"damaged-{path.name}" / "of an earlier one").mkdir(parents=True)
     damage(path / file)
     content = sha256(path / checkpoints.MARKER)
-    assert checkpoints.find_newest(place, MADE_WITH, WORLD).step == 4
+    assert checkpoints.find_newest_checkpoint(place, MADE_WITH, WORLD).step == 4
     aside = place / f"damaged-{path.name}"
     assert names(place) == [aside.name, "step-00000004"]
     assert sha256(aside / checkpoints.MARKER) == content
@@ -178,7 +178,7 @@ def test_a_marker_of_something_else_is_damaged(place, content):
     given = json.loads(content) if content.endswith("}") else None
     text = content if given is None else checkpoints.hashed_json(given)
     (save(place, 6) / checkpoints.MARKER).write_text(text)
-    assert checkpoints.find_newest(place, MADE_WITH, WORLD) is None
+    assert checkpoints.find_newest_checkpoint(place, MADE_WITH, WORLD) is None
 
 
 def test_what_a_disk_has_spoilt_is_read_anew(place, monkeypatch):
@@ -190,7 +190,7 @@ def test_what_a_disk_has_spoilt_is_read_anew(place, monkeypatch):
         lambda files, **how: seen.append(how) or digests(files, **how),
     )
     save(place, 4)
-    checkpoints.find_newest(place, MADE_WITH, WORLD)
+    checkpoints.find_newest_checkpoint(place, MADE_WITH, WORLD)
     assert [how for how in seen if how] == [{"use_cache": False}] * 2  # not of the exports
 
 
@@ -208,7 +208,7 @@ def test_what_a_disk_has_spoilt_is_read_anew(place, monkeypatch):
 def test_one_of_another_configuration_is_refused_by_its_first_field(place, now, field, is_now, was):
     path = save(place, 4)
     with pytest.raises(ConfigError) as error:
-        checkpoints.find_newest(place, now, WORLD)
+        checkpoints.find_newest_checkpoint(place, now, WORLD)
     assert str(error.value) == (
         f"{field} is {is_now!r}, but the checkpoint {path} was made with {was!r}. Set it back, "
         f"or delete the folder {place} to start again."
@@ -216,8 +216,8 @@ def test_one_of_another_configuration_is_refused_by_its_first_field(place, now, 
 
 
 def test_without_one_there_is_nothing_to_load(place):
-    assert checkpoints.find_newest(place, MADE_WITH, WORLD) is None
-    assert checkpoints.find_newest(place / "none", MADE_WITH, WORLD) is None
+    assert checkpoints.find_newest_checkpoint(place, MADE_WITH, WORLD) is None
+    assert checkpoints.find_newest_checkpoint(place / "none", MADE_WITH, WORLD) is None
     assert checkpoints.resume_from(None, None) == 0
 
 
@@ -279,7 +279,7 @@ def test_a_converters_last_words_are_said(place, converter):
         checkpoints.convert_to_universal(saved, WORLD)
     assert str(error.value) == (
         f"The checkpoint {saved.path} can't be converted for another number of processes (last). "
-        "Go on with as many processes as wrote it."
+        "Resume with the number of processes that wrote it."
     )
 
 
@@ -290,7 +290,7 @@ def test_a_converter_without_words_has_no_message(place, monkeypatch):
         checkpoints.convert_to_universal(checkpoints._read_marker(save(place, 4)), WORLD)
 
 
-FULL = checkpoints.FULL_BYTES
+FULL = checkpoints.FULL_DISK_BYTES
 DISKS = {
     "full": (FULL - 1, "inline_container: too little was written", errno.ENOSPC),
     "not full": (FULL, "inline_container: too little was written", None),

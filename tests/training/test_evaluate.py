@@ -75,7 +75,9 @@ def test_bfloat16_without_zero_is_refused(change):
 
 def test_compiling_with_zero_3_is_refused(change):
     divided = {"zero_optimization": {"stage": 3}}
-    with pytest.raises(ConfigError, match="training.compile is True: not with ZeRO stage 3"):
+    with pytest.raises(
+        ConfigError, match="training.compile is True: it does not work with ZeRO stage 3"
+    ):
         run(replace(change(compile=True), deepspeed=divided))
 
 

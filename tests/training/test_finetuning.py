@@ -206,7 +206,7 @@ def test_a_model_that_does_not_keep_texts_apart_is_refused(sets, monkeypatch):
     models = {kind: AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **SHAPE, **own))
               for kind, own in kinds.items()}  # fmt: skip
     check_texts_are_separate(models["gpt2"], sets["packed"].sequences, HERE)
-    with pytest.raises(ConfigError, match=r"this mamba does not keep packed texts apart"):
+    with pytest.raises(ConfigError, match=r"this mamba does not separate packed texts"):
         check_texts_are_separate(models["mamba"], sets["packed"].sequences, HERE)
     check_texts_are_separate(models["mamba"], sets["padded"].sequences, HERE)
     seen = "transformers.models.gpt2.modeling_gpt2.create_causal_mask"

@@ -16,10 +16,10 @@ from contamination.training import checkpoints, loop
 from contamination.training.config import TrainingConfig
 from contamination.training.data import SequenceOrder
 from contamination.training.loop import (
-    Loop,
-    Retained,
+    RetainedText,
     StepPart,
     StepResult,
+    TrainingLoop,
     export_steps,
     optimizer_step,
 )
@@ -120,7 +120,7 @@ def epoch(tmp_path, monkeypatch):
     def make(rates=RATES, texts=TEXTS, world=ALONE, **fields):
         fields = {"checkpoint_every_steps": 2, "clip_norm": 0.5, **fields}
         config = TrainingConfig(batch_sequences=4, micro_batch_sequences=2, **fields)
-        return Loop(
+        return TrainingLoop(
             engine=PlainEngine(2, rates), sequences=SEQUENCES, order=SequenceOrder(18, 4, 3),
             config=config, world=world, folder=tmp_path, identity={"seed": 5},
             tokenizer=tmp_path / "tokenizer", texts=texts, clip=True, flops_per_token=3e9,
@@ -156,7 +156,7 @@ def plain_epoch():
 
 
 def test_text_that_is_kept_counts_in_a_steps_speed(epoch):
-    kept, record = Retained(SEQUENCES, SequenceOrder(18, 4, 3), Likelihood(), 1.0), Record()
+    kept, record = RetainedText(SEQUENCES, SequenceOrder(18, 4, 3), Likelihood(), 1.0), Record()
     replace(epoch(), engine=PlainEngine(4, RATES), retained=kept).train(0, record)
     assert [row["tokens_per_second"] for row in record.steps] == [256.0] * 4 + [128.0]
     assert [row["tokens"] for row in record.steps] == [32, 64, 96, 128, 144]
@@ -238,7 +238,7 @@ def test_a_signal_ends_it_with_a_checkpoint(epoch, tmp_path, monkeypatch, last):
 
     monkeypatch.setattr(loop.signals, "defer_signals", deferred)
     with pytest.raises(
-        StoppedError, match=f"at step {last} of 5. All of it is saved in {tmp_path}"
+        StoppedError, match=f"at step {last} of 5. The state is saved in {tmp_path}"
     ):
         epoch(checkpoint_every_steps=3).train(0, record)
     *_, saved = checkpoints.completed_folders(tmp_path / "checkpoints")
@@ -265,7 +265,7 @@ def test_a_loss_or_a_norm_that_is_not_finite_names_the_last_checkpoint(
     ]  # the last step has two
     assert str(error.value) == (
         f"Training step {good + 1} has loss {loss} and gradient norm {norm} (sequences "
-        f"{', '.join(rows)}). Lower training.learning_rate or look at those sequences. Last good "
+        f"{', '.join(rows)}). Lower training.learning_rate or check these sequences. Last good "
         f"checkpoint: {tmp_path / kept if kept else 'none'}."
     )
 

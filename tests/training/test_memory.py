@@ -21,7 +21,7 @@ from contamination.training.memory_plan import (
     memories_too_small,
     memory_need_on,
 )
-from contamination.training.models import make_model
+from contamination.training.models import load_or_create_model
 from contamination.training.resources import (
     activation_bytes_per_token,
     memory_need,
@@ -69,7 +69,7 @@ def test_the_parameters_are_those_of_the_papers_model(large):
 @pytest.mark.parametrize("tied", [False, True])
 def test_states_are_exactly_what_a_small_model_and_its_optimizer_hold(tied):
     config = replace(MODEL, architecture={**MODEL.architecture, "tie_word_embeddings": tied})
-    model = make_model(config, 300, 32, 0).train()
+    model = load_or_create_model(config, 300, 32, 0).train()
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     token_losses(model, torch.arange(64).reshape(2, 32)).sum().backward()
     optimizer.step()
@@ -83,7 +83,7 @@ def test_states_are_exactly_what_a_small_model_and_its_optimizer_hold(tied):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_activations_are_what_a_small_model_keeps(dtype):
-    model = make_model(MODEL, 300, 64, 0).to(dtype).train()
+    model = load_or_create_model(MODEL, 300, 64, 0).to(dtype).train()
     ids = torch.arange(256).reshape(4, 64)
     own = {p.untyped_storage().data_ptr() for p in model.parameters()}
     kept = {}
@@ -123,7 +123,7 @@ class Alive(TorchDispatchMode):
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_logits_are_what_a_small_models_loss_keeps_at_once(dtype):
-    model = make_model(MODEL, 300, 64, 0).to(getattr(torch, dtype)).train()
+    model = load_or_create_model(MODEL, 300, 64, 0).to(getattr(torch, dtype)).train()
     with Alive(4 * 64 * 300 * 4) as alive:  # B, T, V, float32
         token_losses(model, torch.arange(256).reshape(4, 64)).sum().backward()
     config = TrainingConfig(dtype=dtype, micro_batch_sequences=4)

@@ -15,7 +15,7 @@ from contamination.core.hashing import file_digest
 from contamination.core.models import load_config, load_model, load_tokenizer, resolve_model_path
 from contamination.detection.models.hf_model import HFModel
 from contamination.training.config import ModelConfig, TrainingStage
-from contamination.training.models import hf_folder, make_model, model_digest
+from contamination.training.models import hf_folder, load_or_create_model, model_digest
 from contamination.training.resources import model_shape
 
 GOLDEN = "tests/golden/target"
@@ -53,7 +53,7 @@ def test_presets_name_the_hub_and_have_its_shape(name, hub, parameters):
 
 def test_without_a_path_a_preset_gives_random_weights_of_its_shape():
     found = preset("smollm2_135m", "model.path=null", "model.architecture.num_hidden_layers=1")
-    model = make_model(found, 1000, 8192, 0)
+    model = load_or_create_model(found, 1000, 8192, 0)
     assert model.config.vocab_size == 49152
     assert model.config.rope_parameters["rope_theta"] == 100000.0
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
@@ -62,21 +62,21 @@ def test_without_a_path_a_preset_gives_random_weights_of_its_shape():
 
 def test_a_given_model_keeps_its_own_context():
     given = ModelConfig(path=GOLDEN)
-    assert make_model(given, 512, 16, 0).config.max_position_embeddings == 512
+    assert load_or_create_model(given, 512, 16, 0).config.max_position_embeddings == 512
     with pytest.raises(ConfigError, match="sequence_tokens is 513, but the model's context is 512"):
-        make_model(given, 512, 513, 0)
+        load_or_create_model(given, 512, 513, 0)
 
 
 def test_a_path_goes_before_the_architecture():
     found = preset("llama_7b", f"model.path={GOLDEN}")
-    model = make_model(found, 512, 16, 0)
+    model = load_or_create_model(found, 512, 16, 0)
     expected = load_model("model.path", GOLDEN).state_dict()
     assert all(torch.equal(v, expected[k]) for k, v in model.state_dict().items())
 
 
 def test_an_architecture_that_transformers_refuses_is_said():
     with pytest.raises(ConfigError, match="model.architecture is .*'lama'.*Give a model_type"):
-        make_model(ModelConfig(architecture={"model_type": "lama"}), 10, 10, 0)
+        load_or_create_model(ModelConfig(architecture={"model_type": "lama"}), 10, 10, 0)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def small_gguf(tmp_path_factory):
 
 
 def test_a_gguf_file_is_a_model_that_trains_and_is_saved(small_gguf, tmp_path):
-    model = make_model(ModelConfig(path=str(small_gguf)), 48, 64, 0)
+    model = load_or_create_model(ModelConfig(path=str(small_gguf)), 48, 64, 0)
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
     ids = torch.arange(40).reshape(2, 20)
     model(input_ids=ids).logits.sum().backward()
@@ -188,7 +188,7 @@ def own_code(tmp_path):
 def test_a_models_own_code_is_not_run_unasked(own_code):
     refused = "model.path is .*auto_map.*set model.trust_remote_code=true"
     with pytest.raises(ConfigError, match=refused):
-        make_model(ModelConfig(path=own_code), 10, 10, 0)
+        load_or_create_model(ModelConfig(path=own_code), 10, 10, 0)
     with pytest.raises(ConfigError, match="masked_lm.path is .*can't be used here"):
         load_config("masked_lm.path", own_code)
 
@@ -214,7 +214,7 @@ def test_quantized_weights_are_refused_before_any_training(tmp_path):
     config["quantization_config"] = {"quant_method": "gguf", "gguf_file": "x.gguf"}
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(ConfigError, match=r"model.path is .*quantization_config .*gguf"):
-        make_model(ModelConfig(path=str(folder)), 1024, 64, 0)
+        load_or_create_model(ModelConfig(path=str(folder)), 1024, 64, 0)
 
 
 def test_a_folder_is_named_by_the_content_of_its_files(tmp_path):

@@ -45,7 +45,7 @@ def test_sigterm_saves_and_exits_and_the_same_command_goes_on(corpus_folder, who
     process = start(1, corpus_folder, runs, *options)
     said = stop_when(process, lambda: steps_done(runs) >= 2, signal.SIGTERM)
     assert process.returncode == 143
-    assert "stopped: SIGTERM came at step" in said
+    assert "stopped: SIGTERM was received at step" in said
     assert "Traceback" not in said
     assert checkpoints.completed_folders(only_folder(runs) / "checkpoints")
     again = train_here(corpus_folder, runs, *options)

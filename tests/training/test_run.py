@@ -19,7 +19,7 @@ from contamination.core.models import load_config, load_model
 from contamination.training import checkpoints, loss
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.data import PADDING, SequenceOrder
-from contamination.training.models import make_model
+from contamination.training.models import load_or_create_model
 from contamination.training.run import _sequence_order, run
 from contamination.training.trained_model import ancestry_of, open_checkpoint
 from tests.rounding import TRAINING
@@ -68,7 +68,7 @@ def plain_loop(stage):
     config = stage.training
     sequences = contamination.injection.open_corpus(stage.corpus_folder).sequences
     order = SequenceOrder(len(sequences), config.batch_sequences, config.order_seed)
-    model = make_model(stage.model, 1024, 32, config.init_seed).train()
+    model = load_or_create_model(stage.model, 1024, 32, config.init_seed).train()
     optimizer = torch.optim.AdamW(
         [
             {"params": [p for p in model.parameters() if p.ndim == n], "weight_decay": decay}

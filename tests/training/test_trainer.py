@@ -14,7 +14,7 @@ from contamination.training.deepspeed_engine import (
     start_engine,
 )
 from contamination.training.loop import StepPart, optimizer_step
-from contamination.training.models import make_model
+from contamination.training.models import load_or_create_model
 from contamination.training.objectives.likelihood import Likelihood
 
 STEPS, BATCH, WIDTH, VOCABULARY = 60, 4, 32, 64
@@ -47,7 +47,7 @@ def rows():
 
 @pytest.fixture
 def model():
-    return make_model(ModelConfig(architecture=SHAPE), VOCABULARY, WIDTH, seed=0)
+    return load_or_create_model(ModelConfig(architecture=SHAPE), VOCABULARY, WIDTH, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def trainers_losses(rows, tmp_path_factory, no_launcher):
         optim="adamw_torch_fused", train_sampling_strategy="sequential", logging_strategy="no",
         save_strategy="no", report_to=[], disable_tqdm=True, dataloader_pin_memory=False,
     )  # fmt: skip
-    model = make_model(ModelConfig(architecture=SHAPE), VOCABULARY, WIDTH, seed=0)
+    model = load_or_create_model(ModelConfig(architecture=SHAPE), VOCABULARY, WIDTH, seed=0)
     trainer = Recorder(model, options, collate, rows)
     trainer.train()
     return trainer.seen

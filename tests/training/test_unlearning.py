@@ -18,7 +18,7 @@ from contamination.training.config import TrainingConfig
 from contamination.training.data import SequenceOrder, read_batch
 from contamination.training.objectives import OBJECTIVES
 from contamination.training.objectives.base import Objective
-from contamination.training.objectives.choose import CLASSES, make_objective
+from contamination.training.objectives.choose import OBJECTIVE_CLASSES, make_objective
 from contamination.training.run import run
 from contamination.training.trained_model import ancestry_of, open_checkpoint
 from contamination.training.unlearning import planned_retained_tokens
@@ -102,13 +102,13 @@ def test_an_objective_is_its_formula(sets, models, monkeypatch, name, layout):
 
 
 def test_the_objectives_are_named_once_and_difference_is_ascent_with_retained_text():
-    assert tuple(CLASSES) == OBJECTIVES
-    assert CLASSES["difference"].loss_sum is CLASSES["ascent"].loss_sum
-    assert {n: c.retains for n, c in CLASSES.items()} == {
+    assert tuple(OBJECTIVE_CLASSES) == OBJECTIVES
+    assert OBJECTIVE_CLASSES["difference"].loss_sum is OBJECTIVE_CLASSES["ascent"].loss_sum
+    assert {n: c.retains for n, c in OBJECTIVE_CLASSES.items()} == {
         "likelihood": "never", "ascent": "never", "difference": "always", "npo": "maybe",
         "simnpo": "maybe", "rmu": "always", "idk_dpo": "maybe", "relabel": "maybe",
     }  # fmt: skip
-    assert all(issubclass(one, Objective) for one in CLASSES.values())
+    assert all(issubclass(one, Objective) for one in OBJECTIVE_CLASSES.values())
 
 
 @torch.no_grad()
@@ -199,11 +199,11 @@ def test_an_unlearner_trains_and_the_forget_set_gets_less_likely(forget, tmp_pat
 
 BAD = {
     "nothing kept": ({"objective": "difference"}, "training.retain_folder is None: training.objec"),
-    "kept in vain": ({"objective": "ascent", "retain_folder": "x"}, "learns nothing beside"),
+    "kept in vain": ({"objective": "ascent", "retain_folder": "x"}, "uses no retained text"),
     "no reinforced model": ({"objective": "relabel"}, "training.reinforced_path is None: training"),
     "a model in vain": ({"objective": "npo", "reinforced_path": TARGET}, "leave it out, or choose"),
     "another tokenizer": (
-        {"objective": "npo", "retain_folder": "OTHER"}, "another tokenizer packed it",
+        {"objective": "npo", "retain_folder": "OTHER"}, "it has another tokenizer",
     ),
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from contamination.analysis.wandb.read import _inspect_record
-from contamination.core.artifacts import Built, build_or_open
+from contamination.core.artifacts import WrittenFiles, build_or_open
 from contamination.injection.packing import LEDGER_COLUMNS
 from contamination.training.config import WandbConfig
 from contamination.training.metrics import TrainingRecord, _wandb_job_type
@@ -30,7 +30,7 @@ def corpus_of(tmp_path):
     def make(part):
         def write(folder):
             pd.DataFrame(columns=list(LEDGER_COLUMNS)).to_parquet(folder / "ledger.parquet")
-            return Built(["ledger.parquet"])
+            return WrittenFiles(["ledger.parquet"])
 
         config = CorpusConfig({"part": part, "members": 0})
         return str(

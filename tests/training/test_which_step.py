@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from contamination.core.artifacts import Built, build_or_open
+from contamination.core.artifacts import WrittenFiles, build_or_open
 from contamination.core.cli import compose_stage
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.injection.export.run import ExportStage, export_corpus
@@ -109,7 +109,7 @@ def model(corpus, tmp_path):
             (folder / name).parent.mkdir(parents=True)
             (folder / name).touch()
         counts = {"steps": order.steps}
-        return Built(["exposures.parquet", *names], counts, ["metrics.jsonl"])
+        return WrittenFiles(["exposures.parquet", *names], counts, ["metrics.jsonl"])
 
     config = ModelConfig(str(corpus.artifact.path))
     return build_or_open(tmp_path / "model" / "toy-0", config, {}, make).path, order
@@ -148,7 +148,7 @@ def test_the_commands_words_are_the_questions_fields():
 def test_odd_questions_are_refused(corpus, tmp_path):
     place = {"corpus_folder": str(corpus.artifact.path), "batch": 4}
     for words in ({}, {"example_id": "a", "text": "x"}):
-        with pytest.raises(ConfigError, match="example_id is .* not both"):
+        with pytest.raises(ConfigError, match="example_id is .* give either"):
             WhichStepStage(**place, **words)
     with pytest.raises(ConfigError, match="model_folder is None"):
         WhichStepStage(corpus_folder="x", example_id="a")
@@ -174,7 +174,7 @@ def test_odd_questions_are_refused(corpus, tmp_path):
             WhichStepStage(**place, order=str(tmp_path / "archive.npy"), example_id="a")
         )
     (tmp_path / "config.json").touch()
-    with pytest.raises(ConfigError, match="model_folder is .* a model alone does not say"):
+    with pytest.raises(ConfigError, match="model_folder is .* a model does not record when"):
         format_step_table(WhichStepStage(model_folder=str(tmp_path), example_id="a"))
     made = export_corpus(ExportStage(str(tmp_path), place["corpus_folder"], format=node("text")))
     with pytest.raises(ConfigError, match="give an export of tokens"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from contamination.core.distributed import World
 from contamination.injection.corpus import PackedCorpus
-from contamination.training.config import ALL, TrainingConfig
+from contamination.training.config import ALL_TOKENS, TrainingConfig
 from contamination.training.data import PADDING, Batch, Rows, read_batch
 
 if TYPE_CHECKING:
@@ -22,20 +22,20 @@ NEVER, MAYBE, ALWAYS = "never", "maybe", "always"
 
 @dataclass(frozen=True)
 class Objective(ABC):
-    """A mean over tokens or texts that a step lowers or raises.
+    """A mean over tokens or texts that a step minimises or maximises.
 
     Attributes:
-        loss_on: of a fine-tuning set, which tokens count: `all` or those of the `output`.
+        loss_on: for a fine-tuning set, which tokens count: `all` or those of the `output`.
         compiled: whether the loss is compiled.
     """
 
-    loss_on: str = ALL
+    loss_on: str = ALL_TOKENS
     compiled: bool = False
 
     weight: ClassVar[float] = 1.0
-    """1: the mean is lowered; -1: it is raised."""
+    """1: the mean is minimised; -1: it is maximised."""
     retains: ClassVar[str] = NEVER
-    """Whether retained text is learnt beside it (training.retain_folder)."""
+    """Whether it uses retained text (training.retain_folder): NEVER, MAYBE or ALWAYS."""
     readings: ClassVar[int] = 0
     """The number of models that read all sequences before the first step."""
 
@@ -51,7 +51,7 @@ class Objective(ABC):
     def prepare_from_start(
         self, engine: Any, sequences: Any, config: TrainingConfig, world: World
     ) -> Any:
-        """Return the objective with what it computes from the model before the first step.
+        """Return the objective with values computed from the model before the first step.
 
         Every process has to call this.
 
@@ -65,11 +65,11 @@ class Objective(ABC):
 
     @abstractmethod
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """Return the sum over the tokens or texts of a micro-batch that count, in nats."""
+        """Return the sum over the counted tokens or texts of a micro-batch, in nats."""
 
     @abstractmethod
     def count_terms(self, sequences: Any, rows: Rows) -> int:
-        """Return how many tokens or texts of a step's rows count: the divisor of its sum."""
+        """Return the number of counted tokens or texts in a step's rows, which divides the sum."""
 
 
 def iter_micro_batches(
@@ -77,7 +77,8 @@ def iter_micro_batches(
 ) -> Iterator[Batch]:
     """Yield this process's micro-batches of all sequences, with the engine in evaluation mode.
 
-    All processes get equally many. A micro-batch has the same sequences at any number of processes.
+    All processes get the same number. The sequences of a micro-batch do not depend on the number of
+    processes.
     """
     micro, count = config.micro_batch_sequences, len(sequences)
     rows_per_pass = micro * world.size

@@ -18,7 +18,7 @@ from contamination.training.objectives.retained import retain_loss_of
 from contamination.training.objectives.rmu import RMU
 from contamination.training.objectives.simnpo import SimNPO
 
-CLASSES: Mapping[str, type[Objective]] = {
+OBJECTIVE_CLASSES: Mapping[str, type[Objective]] = {
     "likelihood": Likelihood,
     "ascent": GradientAscent,
     "difference": GradientDifference,
@@ -32,7 +32,7 @@ CLASSES: Mapping[str, type[Objective]] = {
 
 def make_objective(config: TrainingConfig) -> Objective:
     """Return the objective that `training.objective` names."""
-    return CLASSES[config.objective].from_config(config)
+    return OBJECTIVE_CLASSES[config.objective].from_config(config)
 
 
 def check_objective(config: TrainingConfig, *, has_outputs: bool = True) -> None:
@@ -59,7 +59,10 @@ def check_objective(config: TrainingConfig, *, has_outputs: bool = True) -> None
 
 
 def _check_retained_text(config: TrainingConfig) -> None:
-    retains, has_retained = CLASSES[config.objective].retains, config.retain_folder is not None
+    retains, has_retained = (
+        OBJECTIVE_CLASSES[config.objective].retains,
+        config.retain_folder is not None,
+    )
     remedy = (
         f"training.objective is {config.objective!r}, which learns nothing beside the corpus: "
         "leave it out, or choose difference."

@@ -30,7 +30,7 @@ from contamination.core.seeds import derive_seed
 from contamination.injection.corpus import FinetuningSet, PackedCorpus
 from contamination.injection.finetuning.config import FinetuningConfig
 from contamination.injection.finetuning.prompts import EncodedText, PromptedText, encode_text
-from contamination.training.config import OUTPUT, TrainingConfig
+from contamination.training.config import OUTPUT_TOKENS, TrainingConfig
 from contamination.training.data import Batch, Rows, count_texts, positions_in_texts
 from contamination.training.objectives.base import MAYBE, Objective, iter_micro_batches
 from contamination.training.objectives.npo import Numbers, text_logprobs
@@ -183,7 +183,7 @@ def batch_of_texts(
     import torch
 
     counted_BS = (numbers_BS[:, 1:] == numbers_BS[:, :-1]) & (numbers_BS[:, 1:] != NO_TEXT)
-    if loss_on == OUTPUT:
+    if loss_on == OUTPUT_TOKENS:
         counted_BS &= output_BS[:, 1:]
     return Batch(
         torch.from_numpy(ids_BS),

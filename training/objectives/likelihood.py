@@ -1,4 +1,4 @@
-"""Pretraining and supervised fine-tuning: −1/n Σ_t log p(x_t | x_<t) over the n tokens that count.
+"""Likelihood objectives: −1/n Σ_t log p(x_t | x_<t) over the n counted tokens, and its reverse.
 
 With loss_on=output these are the tokens of y given x, else those of z = x ∪ y (Ye et al. 2024,
 section 3.1).
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Likelihood(Objective):
-    """The mean loss per token, which is lowered."""
+    """Pretraining and supervised fine-tuning: the mean loss per token is minimised."""
 
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
         """Return the sum of the losses."""
@@ -31,9 +31,9 @@ class Likelihood(Objective):
 class GradientAscent(Likelihood):
     """Gradient ascent (Jang et al. 2023, equation 1).
 
-    The step lowers 1/n Σ_t log p(x_t | x_<t) on the forget set, so the mean loss per token rises.
-    This has no minimum, so the user has to stop it: few epochs, a small learning rate, exports on
-    the way.
+    The step minimises 1/n Σ_t log p(x_t | x_<t) on the forget set, so the mean loss per token
+    rises. There is no minimum, so the training has to be short: few epochs, a small learning rate,
+    and intermediate exports.
 
     The paper is "Knowledge unlearning for mitigating privacy risks in language models".
     """

@@ -1,9 +1,9 @@
 """Negative preference optimisation (Zhang et al. 2024, "Negative preference optimization", eq. 3).
 
-The step lowers (2/β) E log(1 + (π_θ(x) / π_ref(x))^β) over the texts x of the forget set, where π
-is the probability of all of a text's tokens that count, and π_ref is the probability given by the
-model that training starts from. As β goes to 0, the gradient becomes that of ascent on the texts'
-log-probabilities; otherwise a text that is already forgotten moves the weights less.
+The step minimises (2/β) E log(1 + (π_θ(x) / π_ref(x))^β) over the texts x of the forget set, where
+π is the probability of a text's counted tokens, and π_ref is the probability under the model that
+training starts from. As β goes to 0, the gradient becomes that of gradient ascent; otherwise texts
+that are already forgotten change the weights less.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Numbers = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass(frozen=True)
 class NPO(Objective):
-    """The mean over texts.
+    """The NPO loss, a mean over texts.
 
     Attributes:
-        beta: β.
-        reference: log π_ref of each text, by its number, shape (texts,).
+        beta: the parameter β.
+        reference: log π_ref of each text, indexed by its number, shape (texts,).
     """
 
     beta: float = 0.1
@@ -78,8 +78,8 @@ def text_logprobs(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the numbers of the batch's texts and their log-probabilities, both of shape (T,).
 
-    The sum over a text's tokens that count is a product with a matrix of zeros and ones, which has
-    the same order of summation each time, also on a GPU.
+    The sum over a text's counted tokens is a product with a matrix of zeros and ones, whose order
+    of summation is deterministic, even on a GPU.
     """
     import torch
 

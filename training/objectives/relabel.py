@@ -3,7 +3,7 @@
 A model that was trained further on the forget set (training.reinforced_path) shows which tokens the
 forget set makes likelier (their equation 1): v_generic = v_baseline − α ReLU(v_reinforced −
 v_baseline), where v are logits and the baseline is the model that training starts from. Each token
-of the forget set gets the label argmax v_generic, and the step lowers the mean loss of these
+of the forget set gets the label argmax v_generic, and the step minimises the mean loss of these
 labels. The paper also replaces names with a dictionary of anchor terms; this implementation does
 not.
 """
@@ -32,11 +32,11 @@ Labels = np.ndarray[Any, np.dtype[np.int32]]
 
 @dataclass(frozen=True)
 class Relabel(Objective):
-    """The mean loss of the tokens' alternative labels, which is lowered.
+    """The mean loss of the tokens' alternative labels, which is minimised.
 
     Attributes:
-        strength: α.
-        labels: of each sequence's tokens except the first, shape (sequences, S).
+        strength: the parameter α.
+        labels: the labels of each sequence's tokens except the first, shape (sequences, S).
     """
 
     strength: float = 5.0
@@ -53,7 +53,7 @@ class Relabel(Objective):
     def prepare_from_start(
         self, engine: Any, sequences: Any, config: TrainingConfig, world: World
     ) -> Relabel:
-        """Return the objective with all labels; every process loads the whole reinforced model."""
+        """Return the objective with all labels; every process loads the reinforced model."""
         import torch
 
         field = "training.reinforced_path"
@@ -85,7 +85,7 @@ class Relabel(Objective):
 
 
 def generic_labels(baseline: Any, reinforced: Any, batch: Batch, strength: float) -> torch.Tensor:
-    """Return argmax v_generic for the token after each, shape (B, S).
+    """Return argmax v_generic for the token that follows each token, shape (B, S).
 
     Raises:
         ConfigError: the two models have different vocabularies.
@@ -94,8 +94,8 @@ def generic_labels(baseline: Any, reinforced: Any, batch: Batch, strength: float
     reinforced_BSV = compute_logits(reinforced, batch.ids_BS, batch.positions_BS).float()
     if baseline_BSV.shape != reinforced_BSV.shape:
         raise ConfigError(
-            f"training.reinforced_path: its model has {reinforced_BSV.shape[-1]} tokens, the one "
-            f"that is trained {baseline_BSV.shape[-1]}: give one that was trained further from the "
-            "same start."
+            f"training.reinforced_path: its model has {reinforced_BSV.shape[-1]} tokens, but the "
+            f"trained model has {baseline_BSV.shape[-1]}: give a model that was trained further "
+            "from the same starting model."
         )
     return (baseline_BSV - strength * (reinforced_BSV - baseline_BSV).relu()).argmax(dim=-1)

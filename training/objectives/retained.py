@@ -7,7 +7,6 @@ from typing import Any
 from contamination.core.errors import require
 from contamination.training.config import (
     ACTIVATIONS,
-    ALL,
     KL,
     NLL,
     ModelConfig,
@@ -33,7 +32,7 @@ def make_retained_objective(config: TrainingConfig, engine: Any, *, has_outputs:
         engine: the DeepSpeed engine with the weights that training starts from.
         has_outputs: whether the retained text is a fine-tuning set, which marks its outputs.
     """
-    loss_on = config.loss_on if has_outputs else ALL
+    loss_on = config.loss_on if has_outputs else ALL_TOKENS
     match retain_loss_of(config):
         case "kl":
             return RetainedKL(loss_on, config.compile, frozen_copy(engine))

@@ -68,7 +68,7 @@ class Source(Ranged, ABC, node="source"):
 
     @abstractmethod
     def text(self, raw: str, min_words: int) -> str:
-        """Returns the plain text, or a beginning of it with at least so many words."""
+        """Returns the plain text, or a beginning of it with at least `min_words` words."""
 
 
 def import_optional(package: str, purpose: str) -> Any:

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from contamination.core.config import Range, ranged_field
 from contamination.data.readers.files import (
-    MISSING,
+    MISSING_VALUE,
     find_shards,
     value_at,
     value_at_path_or_missing,
@@ -74,14 +74,16 @@ class Jsonl(Source):
             f"{row.shard.name}:{row.number}" if self.id is None else value_at(row, self.id, tally)
         )
         changed = created if self.changed is None else value_at(row, self.changed, tally)
-        title = MISSING if self.title is None else value_at_path_or_missing(row.value, self.title)
+        title = (
+            MISSING_VALUE if self.title is None else value_at_path_or_missing(row.value, self.title)
+        )
         if document_id is None or changed is None:
             return None
         zone = None if self.zone is None else ZoneInfo(self.zone)
-        title = "" if title is MISSING else str(title)
+        title = "" if title is MISSING_VALUE else str(title)
         try:
             if not isinstance(text, str):
-                raise TypeError(f"{self.text_field!r} is a {type(text).__name__}, no string")
+                raise TypeError(f"{self.text_field!r} is a {type(text).__name__}, not a string")
             f"{document_id}{title}{text}".encode()  # JSON may spell half of a surrogate pair
         except (TypeError, UnicodeEncodeError) as error:
             tally.reject("no text", row.where, str(error))

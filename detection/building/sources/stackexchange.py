@@ -15,8 +15,8 @@ from contamination.detection.building.sources import OnBytesRead, Source, xml_st
 
 POSTS = "Posts.xml"
 QUESTION = "1"
-LEFT_OUT = ("pre", "code")
-BREAKS = ("p", "br", "li", "blockquote", "hr", "h1", "h2", "h3")
+OMITTED_ELEMENTS = ("pre", "code")
+LINE_BREAK_ELEMENTS = ("p", "br", "li", "blockquote", "hr", "h1", "h2", "h3")
 FORMULA = re.compile(
     r"\$\$.*?\$\$|\\\[(?:[^\\]|\\[^\[\]])*\\\]|\\\((?:[^\\]|\\[^()])*\\\)"
     r"|(?<![\\\w$])\$(?:(?=\S)[^$\n]*+(?<=\S)\$(?!\d)|[^$\n\\^_{}]*+[\\^_{}][^$\n]*+\$)",
@@ -64,9 +64,9 @@ class StackExchange(Source):
         for token_kind, value in iter_html_tokens(raw):
             if token_kind == TEXT:
                 parts.append("" if depth else value)
-            elif value in LEFT_OUT:
+            elif value in OMITTED_ELEMENTS:
                 depth = max(0, depth + (1 if token_kind == START else -1))
-            elif token_kind == START and value in BREAKS:
+            elif token_kind == START and value in LINE_BREAK_ELEMENTS:
                 parts.append("\n")
         return FORMULA.sub(" ", "".join(parts))
 

@@ -193,7 +193,8 @@ class Wikipedia(Source):
                 re.compile(getattr(self, field) or "")
             except re.error as error:
                 raise ConfigError(
-                    f"source.{field} is {getattr(self, field)!r}: no regular expression ({error})."
+                    f"source.{field} is {getattr(self, field)!r}: not a regular expression "
+                    f"({error})."
                 ) from error
 
     @property

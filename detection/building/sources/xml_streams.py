@@ -41,7 +41,7 @@ class BoundedXML:
 
     Args:
         stream: the XML.
-        limit: the source's `max_text_bytes`.
+        max_text_bytes: the source's `max_text_bytes`.
     """
 
     def __init__(self, stream: BinaryIO, max_text_bytes: int) -> None:
@@ -65,7 +65,7 @@ class BoundedXML:
         if self._before_root is not None:
             self._before_root += block.replace(b"\0", b"")  # of UTF-16
             if b"<!DOCTYPE" in self._before_root:
-                raise OSError("it has a document type (<!DOCTYPE …>), as no dump has")
+                raise OSError("it has a document type (<!DOCTYPE …>), which dumps do not have")
         return block
 
     def reset_text_bytes(self) -> None:
@@ -99,7 +99,7 @@ def iter_elements(
             bounded.reset_text_bytes()
 
 
-PACKED: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+DECOMPRESSORS: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
 
 @contextmanager
@@ -109,7 +109,7 @@ def open_decompressed(path: Path, name_ending: str, on_bytes: OnBytesRead) -> It
         if path.suffix == ".7z":
             with _open_archive_member(raw, name_ending) as stream:
                 yield stream
-        elif unpack := PACKED.get(path.suffix):
+        elif unpack := DECOMPRESSORS.get(path.suffix):
             with unpack(raw) as stream:
                 yield stream
         else:
@@ -160,7 +160,7 @@ def _raise_thread_errors(errors: list[Exception]) -> Iterator[None]:
         raise OSError(f"the archive: {errors[0]}")
 
 
-UNBOUNDED = {"zstandard", "brotli", "deflate", "deflate64"}
+UNBOUNDED_METHODS = {"zstandard", "brotli", "deflate", "deflate64"}
 """Methods that py7zr unpacks in blocks of any size; with others a block has at most 128 MB."""
 
 
@@ -191,12 +191,12 @@ def _unpack_into_pipe(
 
     try:
         with suppress(BrokenPipeError), py7zr.SevenZipFile(archive_file) as archive:
-            if unbounded := UNBOUNDED & {
+            if unbounded := UNBOUNDED_METHODS & {
                 name.lower() for name in archive.archiveinfo().method_names
             }:
                 raise OSError(
-                    f"it is packed by {', '.join(sorted(unbounded))}, which py7zr unpacks in "
-                    "blocks of any size: pack it by LZMA2, or unpack it first"
+                    f"it is compressed by {', '.join(sorted(unbounded))}, which py7zr decompresses "
+                    "in blocks of any size: compress it by LZMA2, or unpack it first"
                 )
             member = _only_matching_name(archive.getnames(), name_ending)
             archive.extract(targets=[member], factory=Pipes())

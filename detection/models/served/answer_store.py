@@ -96,8 +96,8 @@ class AnswerStore:
             if stored_key == key:
                 return value
         raise ArtifactError(
-            f"{file} no longer has an answer that it had. It was deleted meanwhile, or another run "
-            "has dropped its answers, as the server has changed. Run the same command again."
+            f"{file} no longer has an answer that it had. The file was deleted, or another run "
+            "has dropped its answers because the server changed. Run the same command again."
         )
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -167,7 +167,7 @@ class AnswerStore:
         return len(covered)
 
     def _add_mark(self, mark: RangeMark) -> None:
-        """Writes a mark, after which nothing before it is dropped if no answer is unchecked."""
+        """Writes a mark. If no answer is unchecked, nothing before it can be dropped afterwards."""
         all_checked = self._file_end() == self._checked_end
         self._append_line(asdict(mark))
         if all_checked or mark.file == self._file.name:
@@ -194,7 +194,7 @@ class AnswerStore:
         return self._file, start
 
     def _read_locations(self, files: Sequence[Path]) -> None:
-        """Reads the locations of all answers; of two to one question, the confirmed one is used."""
+        """Reads the locations of all answers; prefers a confirmed answer to an unchecked one."""
         contents = {file: _read_lines(file) for file in files}
         marks = [
             RangeMark(**fields) for _, file_marks in contents.values() for fields in file_marks

@@ -41,7 +41,7 @@ from contamination.detection.models.served.responses import ID_PATTERN, TokenPos
 
 PROBE_FILE = "probe.json"
 UNSUPPORTED = (400, 405, 415, 422, 500, 501)
-"""The statuses by which a server refuses what it can't do; a 500 counts if it persists."""
+"""The statuses by which a server refuses unsupported requests; a 500 counts if it persists."""
 NO_COMPLETIONS = (404, 405, 501)
 """The statuses of a server that has no /completions."""
 COMPLETION_DIALECTS = (Dialect(), Dialect(True, False), Dialect(False, True), Dialect(False, False))
@@ -90,13 +90,13 @@ def probe_server(client: Client, model_name: str, tokenizer: Any) -> Probe:
         fingerprint = take_fingerprint(strategy)
         if fingerprint.noise > MAX_NOISE:
             raise ServerError(
-                f"{client.field}.url is {client.server.url!r}: it changes its answers: two to the "
-                f"same question are {fingerprint.noise:.3g} nats apart, so there is no one model "
-                "to score. See that it runs one model, and run the same command again."
+                f"{client.field}.url is {client.server.url!r}: it changes its answers: two answers "
+                f"to the same question are {fingerprint.noise:.3g} nats apart, so scores would not "
+                "be of one model. Check that it runs one model, and run the same command again."
             )
         numbers = strategy.top, strategy.numbers, strategy.max_error
         return Probe(model.dialect, strategy.name, *numbers, fingerprint)
-    raise ServerError(f"{client.field}.url is {client.server.url!r}: it writes nothing.")
+    raise ServerError(f"{client.field}.url is {client.server.url!r}: it generates nothing.")
 
 
 def find_dialect(client: Client, model_name: str, tokenizer: Any) -> Dialect:
@@ -114,8 +114,8 @@ def find_dialect(client: Client, model_name: str, tokenizer: Any) -> Dialect:
     try:
         return _first_accepted(CHAT_DIALECTS, client, model_name, tokenizer)
     except (RefusedError, UnshownError) as error:
-        words = f"{refused} Nor does it chat: {error} Give a server with /completions."
-        raise RefusedError(words, refused.http_status, refused.words) from None
+        message = f"{refused} It does not chat either: {error} Give a server with /completions."
+        raise RefusedError(message, refused.http_status, refused.server_message) from None
 
 
 def _first_accepted(
@@ -192,7 +192,7 @@ def count_prompt_tops(model: CompletionsModel) -> int:
 
 
 def _top_logprobs_disagree(first: TokenPosition, second: TokenPosition) -> bool:
-    """Returns whether the top log-probabilities differ by more than one model's can."""
+    """Returns whether the top log-probabilities differ by more than those of one model can."""
     tops = [max(position.logprobs.values(), default=math.nan) for position in (first, second)]
     return abs(tops[0] - tops[1]) > MAX_NOISE
 
@@ -243,6 +243,6 @@ def _read_probe(probe_file: Path) -> dict[str, Any]:
         return read_verified_json(probe_file)
     except (ValueError, OSError) as error:
         raise ArtifactError(
-            f"{probe_file} is damaged ({error}). Delete the folder {probe_file.parent}: the server "
-            "is then asked again."
+            f"{probe_file} is damaged ({error}). Delete the folder {probe_file.parent}: the "
+            "requests are then sent again."
         ) from error

@@ -39,7 +39,9 @@ class ChatModel(CompletionsModel):
 
     def prompt_logprobs(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
         """Raises UnshownError, since chats have no `echo`."""
-        raise UnshownError(self.message_about_text(ids, "a chat shows nothing of what it is sent."))
+        raise UnshownError(
+            self.message_about_text(ids, "a chat shows no log-probabilities of its messages.")
+        )
 
     def prompt_logprobs_parameter(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
         """Raises UnshownError, since a chat's prompt includes the tokens of the template."""
@@ -54,8 +56,8 @@ class ChatModel(CompletionsModel):
     def _request_completion(self, ids: Sequence[int], **options: Any) -> Completion:
         """Returns the answer to these tokens, after comparing the counts of the template."""
         if not self.dialect.continues and "logit_bias" in options:
-            why = "a forced token would not continue it in a chat."
-            raise UnshownError(self.message_about_text(ids, why))
+            problem = "a forced token would not continue it in a chat."
+            raise UnshownError(self.message_about_text(ids, problem))
         if (top := options.pop("logprobs", None)) is not None:
             options |= {"logprobs": True, "top_logprobs": top}
         text = self._prompt_to_send(ids)
@@ -67,8 +69,8 @@ class ChatModel(CompletionsModel):
         answer = self._post("chat/completions", body, ChatCompletion, ids)
         expected, count = len(self._templated_ids(str(text)) or ()), answer.prompt_token_count
         if count not in (expected, expected + self._special_token_count):  # llama.cpp adds BOS
-            why = f"it counts {count} tokens in its chat template, the tokenizer's has {expected}. "
-            raise UnshownError(self.message_about_text(ids, why + self._tokenizer_remedy))
+            problem = f"it counts {count} tokens in its chat template, the tokenizer {expected}. "
+            raise UnshownError(self.message_about_text(ids, problem + self._tokenizer_remedy))
         return answer
 
     @property
@@ -89,17 +91,17 @@ class ChatModel(CompletionsModel):
         """
         options = {"continue_final_message": True} if text else {"add_generation_prompt": True}
         try:
-            words = render_chat(self.tokenizer, self._messages(text), **options)
+            chat_text = render_chat(self.tokenizer, self._messages(text), **options)
         except TemplateLimitError as error:
             raise ConfigError(
                 f"{self.client.field}.tokenizer: its chat template can't be used: {error}. Give "
                 "another tokenizer of the model."
             ) from error
-        except TemplateError:  # there is none, or it does not take the chat
+        except TemplateError:  # there is no template, or it does not accept the chat
             return None
-        bare: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        ids: list[int] = self.tokenizer(words, add_special_tokens=False)["input_ids"]
-        return ids if ids[len(ids) - len(bare) :] == bare else None
+        text_ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids: list[int] = self.tokenizer(chat_text, add_special_tokens=False)["input_ids"]
+        return ids if ids[len(ids) - len(text_ids) :] == text_ids else None
 
 
 def model_for_dialect(
@@ -110,15 +112,16 @@ def model_for_dialect(
     return model_class(client, model_name, tokenizer, dialect, probing)
 
 
-def chat_notice(client: Client, dialect: Dialect) -> str:
+def chat_warning(client: Client, dialect: Dialect) -> str:
     """Returns a warning about the meaning of scores from a server that only chats."""
     where = f"{client.field}.url is {client.server.url!r}: it has no /completions and only chats."
     if dialect.continues:
         return (
             f"{where} Each text is sent as the beginning of an answer to {REQUEST!r}, in the "
-            "model's chat template: scores are of the text in that place."
+            "model's chat template: scores are of the text in that position."
         )
     return (
-        f"{where} Each text is sent after {REQUEST!r}, in the model's chat template, and nothing "
-        "shows its log-probabilities: only methods that read what the model writes can be used."
+        f"{where} Each text is sent after {REQUEST!r}, in the model's chat template, and the "
+        "server does not show its log-probabilities: only methods that read generated text can be "
+        "used."
     )

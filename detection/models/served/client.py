@@ -1,4 +1,4 @@
-"""JSON over HTTP: concurrent requests, with retries after failures that may pass.
+"""JSON over HTTP: concurrent requests, with retries after temporary failures.
 
 The key is read from the environment when a client is created. It appears in no config, log or
 error: a server's messages are quoted without it.
@@ -27,7 +27,7 @@ from contamination.detection.models.served.connections import (
     Content,
     Sessions,
     is_stopped,
-    stopped_within,
+    wait_for_stop,
 )
 from contamination.detection.models.served.responses import Reply, validation_message
 
@@ -37,15 +37,15 @@ log = logging.getLogger(__name__)
 RETRYABLE = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 """The statuses after which the same request may succeed."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
-"""Seconds before the first retry and at most before a late one, if the server names none."""
+"""Seconds before the first retry, and the maximum before a later one, if the server names none."""
 MAX_RETRY_AFTER = 3600.0
 """Seconds: the longest wait that a server's Retry-After may ask for."""
 READ_HEADERS = ("Retry-After", "Location")
-"""The headers of an answer that are read. A charset is not: JSON is UTF-8."""
+"""The headers of an answer that are read. The charset is not read, since JSON is UTF-8."""
 BYTES_PER_VALUE = 16
-"""Of `max_answer_bytes`: an answer has at most one JSON value per so many bytes."""
-QUOTED = 300
-"""Characters of a server's message that an error quotes."""
+"""An answer may have one JSON value per this number of bytes of `max_answer_bytes`."""
+MAX_QUOTED = 300
+"""The maximum number of characters of a server's message that an error quotes."""
 
 
 class RefusedError(ServerError):
@@ -53,19 +53,20 @@ class RefusedError(ServerError):
 
     Attributes:
         http_status: the HTTP status; the command's exit status is that of every `UserError`.
-        words: the server's message, without the key.
-        wait: the seconds in its Retry-After header; None if there is none.
+        server_message: the server's message, without the key.
+        retry_after: the seconds in its Retry-After header; None if there is none.
     """
 
     def __init__(
-        self, message: str, http_status: int, words: str, wait: float | None = None
+        self, message: str, http_status: int, server_message: str, retry_after: float | None = None
     ) -> None:
         super().__init__(message)
-        self.http_status, self.words, self.wait = http_status, words, wait
+        self.http_status, self.server_message = http_status, server_message
+        self.retry_after = retry_after
 
 
 class UnreadableError(ServerError):
-    """An answer is not read: it is too long, has too many values or an unknown coding."""
+    """An answer that is not read: it is too long, or has too many values or an unknown coding."""
 
 
 class Client:
@@ -86,7 +87,7 @@ class Client:
         self._sessions = Sessions(f"{field}.url is {server.url!r}", self._new_http_client)
 
     def get(self, path: str, reply_class: type[R]) -> R:
-        """Returns what is at `path`, without retries, so that a wrong address fails at once."""
+        """Returns the answer to a GET request, without retries: a wrong address fails at once."""
         return self._validate_answer(
             path, reply_class, self._request_with_retries("GET", path, None, 0, 0)
         )
@@ -97,14 +98,15 @@ class Client:
         """Returns the answer to `body`.
 
         Args:
-            path: below the address.
+            path: the path below the address.
             body: the JSON of the request.
             reply_class: the model that validates the answer.
             probing: whether the server may lack the ability: a 500 is then retried only once.
 
         Raises:
             RefusedError: a status that is not retryable, or that remained after all retries.
-            ServerError: the server can't be reached, or its answers are cut or of another form.
+            ServerError: the server can't be reached, or its answers are truncated or of another
+                form.
         """
         retries = self.server.retries
         answer = self._request_with_retries(
@@ -113,7 +115,7 @@ class Client:
         return self._validate_answer(path, reply_class, answer)
 
     def without_key(self, text: str) -> str:
-        """Returns the words without the key."""
+        """Returns the text without the key."""
         return secrets.hide_key(text, self._key) if self._key else text
 
     def _new_http_client(self) -> httpx.AsyncClient:
@@ -146,12 +148,12 @@ class Client:
                     allowed_500 -= error.http_status == 500
                     if error.http_status not in RETRYABLE or allowed_500 < 0:
                         raise
-                    wait = error.wait or wait
+                    wait = error.retry_after or wait
                 final = number == retries or isinstance(error, UnreadableError)
                 if final or is_stopped():
                     raise
-                log.info("%s Asked again in %.1f s.", error, wait)
-                if stopped_within(wait * random.uniform(1, 1.25)):
+                log.info("%s Retrying in %.1f s.", error, wait)
+                if wait_for_stop(wait * random.uniform(1, 1.25)):
                     raise
         raise AssertionError
 
@@ -170,11 +172,11 @@ class Client:
 
         Its commas and brackets are counted, of which each value other than the first needs one.
         """
-        most = self.server.max_answer_bytes // BYTES_PER_VALUE
-        if len(content) > most and sum(map(content.count, (b",", b"[", b"{"))) > most:
+        max_values = self.server.max_answer_bytes // BYTES_PER_VALUE
+        if len(content) > max_values and sum(map(content.count, (b",", b"[", b"{"))) > max_values:
             raise UnreadableError(self.without_key(
                 f"{self.field}.max_answer_bytes is {self.server.max_answer_bytes:,}: the answer of "
-                f"{self.server.url!r} to {path} has more than {most:,} JSON values, one per "
+                f"{self.server.url!r} to {path} has more than {max_values:,} JSON values, one per "
                 f"{BYTES_PER_VALUE} bytes of that. Give a server of OpenAI's completions protocol, "
                 "or a higher limit if its answers have that many."
             ))  # fmt: skip
@@ -182,7 +184,7 @@ class Client:
     def _receive_in_session(
         self, method: str, path: str, body: Mapping[str, Any] | None
     ) -> httpx.Response:
-        """Returns the whole answer; `timeout_seconds` bounds the connection and all its parts."""
+        """Returns the whole answer; `timeout_seconds` limits the connection and all its parts."""
         return self._sessions.run(lambda http: self._read_response(http, method, path, body))
 
     async def _read_response(
@@ -210,16 +212,16 @@ class Client:
 
     def _refuse_coding(self, answer: httpx.Response, path: str) -> httpx.Response:
         """Raises an error for a coding that was not requested, unless the status is an error."""
-        coding = answer.headers["Content-Encoding"].strip().lower()[:QUOTED]
+        coding = answer.headers["Content-Encoding"].strip().lower()[:MAX_QUOTED]
         if answer.status_code != 200:
-            words = f"its words are not read: they have the Content-Encoding {coding!r}"
+            message = f"its message is not read: it has the Content-Encoding {coding!r}"
             return httpx.Response(
-                answer.status_code, headers=_select_headers(answer), content=words.encode()
+                answer.status_code, headers=_select_headers(answer), content=message.encode()
             )
         raise UnreadableError(self.without_key(
             f"{self.field}.url is {self.server.url!r}: its answer to {path} has the "
-            f"Content-Encoding {coding!r}, which was not asked for. See that the server and what "
-            "stands before it send gzip or no coding."
+            f"Content-Encoding {coding!r}, which was not requested. Make sure that the server and "
+            "any proxy in front of it send gzip or no coding."
         ))  # fmt: skip
 
     def _too_long_error(self, path: str) -> UnreadableError:
@@ -230,24 +232,26 @@ class Client:
         ))  # fmt: skip
 
     def _refused_error(self, answer: httpx.Response, path: str) -> RefusedError:
-        words = self._quoted_error_message(answer)
+        message = self._quoted_error_message(answer)
         remedy = ""
         if answer.status_code in (401, 403):
             variable = self.server.key_env
-            why = f"the key in {variable} is refused" if variable else "it wants a key"
-            remedy = f" {self.field}.key_env is {variable!r}: {why}. Name the variable that has it."
+            problem = f"the key in {variable} is refused" if variable else "it requires a key"
+            remedy = (
+                f" {self.field}.key_env is {variable!r}: {problem}. Name the variable that has it."
+            )
         if answer.is_redirect:
             remedy = " It redirects to another address: give that one, up to /completions."
         return RefusedError(
             f"{self.field}.url is {self.server.url!r}: {path} answers {answer.status_code} "
-            f"({words}).{remedy}",
+            f"({message}).{remedy}",
             answer.status_code,
-            words,
+            message,
             _retry_after_seconds(answer),
         )
 
     def _quoted_error_message(self, answer: httpx.Response) -> str:
-        """Returns the message in one of the usual forms of an error, else the text; no key."""
+        """Returns an error's message if it has one of the usual forms, else the text; no key."""
         text = answer.content.decode("utf-8-sig", "replace")
         try:
             content = parse_json(text)
@@ -256,21 +260,24 @@ class Client:
         except (ValueError, AttributeError):
             pass
         printable = "".join(sign if sign.isprintable() else " " for sign in text)
-        return self.without_key(" ".join(printable.split()))[:QUOTED] or "without a word"
+        return self.without_key(" ".join(printable.split()))[:MAX_QUOTED] or "no message"
 
     def _connection_error(self, cause: Exception) -> ServerError:
-        why = {
+        problems = {
             httpx.ConnectError: "it can't be reached",
             httpx.TimeoutException: f"no answer came within {self.server.timeout_seconds:g} s",
             httpx.DecodingError: "its answer can't be decompressed",
-            ValueError: "its answer is cut, or no JSON",
+            ValueError: "its answer is truncated, or not JSON",
         }
-        words = next((w for kind, w in why.items() if isinstance(cause, kind)), "its answer is cut")
+        problem = next(
+            (text for kind, text in problems.items() if isinstance(cause, kind)),
+            "its answer is truncated",
+        )
         reason = self.without_key(describe_error(cause))
         return ServerError(
-            f"{self.field}.url is {self.server.url!r}: {words} ({reason}). See that the server "
-            "runs and that this is its address. What was answered is kept: run the same command "
-            "again."
+            f"{self.field}.url is {self.server.url!r}: {problem} ({reason}). Check that the server "
+            "runs and that this is its address. The answers so far are stored: run the same "
+            "command again."
         )
 
 
@@ -280,7 +287,7 @@ def base_url(field: str, url: str) -> str:
     Raises:
         ConfigError: the address is invalid, or includes a user, a key or a fragment.
     """
-    secrets.check_url_holds_no_key(field, url)
+    secrets.check_url_contains_no_key(field, url)
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{field} is {url!r}: give an address such as http://localhost:8000/v1.")
@@ -293,13 +300,13 @@ def _read_key(field: str, variable: str | None) -> str:
     if not os.environ.get(variable):
         raise ConfigError(
             f"{field}.key_env names an environment variable that is not set. Set it to the "
-            f"server's key, or give null where none is wanted. {secrets.UNSAID}"
+            f"server's key, or give null if the server needs none. {secrets.NOT_REPEATED}"
         )
     key = os.environ[variable].strip()
     if not key.isascii() or not key.isprintable() or " " in key:  # an error would quote the header
         raise ConfigError(
-            f"{field}.key_env is {variable!r}: this environment variable holds more than a key: "
-            "blanks, line ends or letters that no header takes. Set it to the key alone."
+            f"{field}.key_env is {variable!r}: this environment variable contains more than a key: "
+            "blanks, line ends or characters that no header allows. Set it to the key alone."
         )
     return key
 

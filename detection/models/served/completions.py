@@ -23,7 +23,7 @@ from contamination.detection.models.served.responses import (
 log = logging.getLogger(__name__)
 
 MAX_LISTED = 10
-"""Models of a server's list that an error or a warning names."""
+"""The maximum number of models that an error or a warning lists."""
 
 
 class UnshownError(ServerError):
@@ -90,12 +90,14 @@ class CompletionsModel:
         positions = self._request_choice(ids, echo=True, max_tokens=0, logprobs=top).positions()
         if not self.token_names.matches([position.token for position in positions], list(ids)):
             tokens = [position.token for position in positions[:3]]
-            why = f"it shows {len(positions)} places, {tokens} …, in place of its {len(ids)} tokens"
-            raise UnshownError(self.message_about_text(ids, f"{why}. {self._tokenizer_remedy}"))
+            problem = (
+                f"it shows {len(positions)} positions, {tokens} …, instead of its {len(ids)} tokens"
+            )
+            raise UnshownError(self.message_about_text(ids, f"{problem}. {self._tokenizer_remedy}"))
         return positions[1 : len(ids)]
 
     def prompt_logprobs_parameter(self, ids: Sequence[int], top: int) -> list[TokenPosition]:
-        """Returns the same by vLLM's parameter `prompt_logprobs`, which names tokens by ids.
+        """Returns the same as `prompt_logprobs`, by vLLM's parameter of this name (tokens by ids).
 
         Raises:
             RefusedError: the server does not know the parameter.
@@ -104,20 +106,22 @@ class CompletionsModel:
         choice = self._request_choice(ids, max_tokens=1, temperature=0, prompt_logprobs=top)
         positions = choice.prompt_positions(ids)
         if len(positions) < len(ids) or any(position.logprob is None for position in positions[1:]):
-            why = f"its prompt_logprobs have {len(positions)} places for {len(ids)} tokens"
-            why = f"{why}, or not of these tokens. {self._tokenizer_remedy}"
-            raise UnshownError(self.message_about_text(ids, why))
+            problem = f"its prompt_logprobs have {len(positions)} positions for {len(ids)} tokens"
+            problem = f"{problem}, or are not of these tokens. {self._tokenizer_remedy}"
+            raise UnshownError(self.message_about_text(ids, problem))
         return positions[1:]
 
     def next_token(
-        self, ids: Sequence[int], shows: bool = False, may_hide: bool = False, **options: Any
+        self, ids: Sequence[int], must_show: bool = False, may_hide: bool = False, **options: Any
     ) -> TokenPosition:
         """Returns the greedy token after these, and its log-probabilities.
 
         Args:
             ids: the tokens so far.
-            shows: whether the server showed log-probabilities when it was probed.
-            may_hide: whether it may hide a part of a character; see `TokenPosition.is_hidden`.
+            must_show: whether an answer without log-probabilities is an error, because the server
+                showed them when it was probed.
+            may_hide: whether the server may hide a token that is a part of a character; see
+                `TokenPosition.is_hidden`.
             options: further fields of the request.
 
         Raises:
@@ -128,18 +132,24 @@ class CompletionsModel:
         if position.is_hidden and may_hide:
             return position
         names = [position.token, *position.logprobs]
-        if shows and not position.logprobs:
+        if must_show and not position.logprobs:
             raise self._changed_error(ids, "shows no log-probability of the next token")
-        if shows and self.token_names.by_id and None in map(self.token_names.unique_token, names):
-            raise self._changed_error(ids, f"names tokens {names[:3]}, and not by their ids")
+        if (
+            must_show
+            and self.token_names.by_id
+            and None in map(self.token_names.unique_token, names)
+        ):
+            raise self._changed_error(ids, f"names tokens {names[:3]} and not by their ids")
         return position
 
     def _changed_error(self, ids: Sequence[int], behaviour: str) -> ServerError:
-        why = f"it {behaviour}, other than when it was probed. See that it runs as it did then."
-        return ServerError(self.message_about_text(ids, why))
+        problem = (
+            f"it {behaviour}, unlike when it was probed. Check that its settings are the same."
+        )
+        return ServerError(self.message_about_text(ids, problem))
 
     def greedy_text(self, ids: Sequence[int], tokens: int) -> str:
-        """Returns the text of so many greedy tokens after these."""
+        """Returns the text of up to `tokens` greedily decoded tokens after these."""
         choice = self._request_choice(ids, max_tokens=tokens, temperature=0)
         return self._written_text(choice, ids, tokens)
 
@@ -166,29 +176,32 @@ class CompletionsModel:
             ids = self.tokenizer(text, add_special_tokens=False)["input_ids"]
         elif len(ids) < len(tokens):
             raise ServerError(
-                self.message_about_text(prompt.ids, f"it writes no ids. {self._tokenizer_remedy}")
+                self.message_about_text(prompt.ids, f"it returns no ids. {self._tokenizer_remedy}")
             )
         ids = ids[: prompt.tokens]
         eos = self.tokenizer.eos_token_id
         return ids[: ids.index(eos)] if eos in ids else ids
 
     def _written_text(self, choice: Choice, ids: Sequence[int], tokens: int) -> str:
-        """Returns the generated text, if there is one that may have so many tokens.
+        """Returns the generated text, unless it is too long for `tokens` tokens.
 
         Raises:
-            ServerError: the answer has no text, or one that so many tokens can't have.
+            ServerError: the answer has no text, or more characters than `tokens` tokens can have.
         """
-        most = tokens * self.token_names.max_characters
+        max_characters = tokens * self.token_names.max_characters
         if not choice.has_text:
-            why = "its answer has no text. See that the server writes one, or leave the text out"
-        elif len(choice.written) > most:
-            why = (
-                f"it writes {len(choice.written):,} characters where max_tokens is {tokens}, and "
-                f"so many tokens have at most {most:,}. Give a server that heeds max_tokens"
+            problem = (
+                "its answer has no text. Check that the server returns one, or leave the text out"
+            )
+        elif len(choice.written) > max_characters:
+            problem = (
+                f"it returns {len(choice.written):,} characters although max_tokens is {tokens}, "
+                f"and so many tokens have at most {max_characters:,}. Give a server that respects "
+                "max_tokens"
             )
         else:
             return choice.written
-        raise ServerError(self.message_about_text(ids, f"{why}."))
+        raise ServerError(self.message_about_text(ids, f"{problem}."))
 
     def can_send(self, ids: Sequence[int]) -> bool:
         """Returns whether these tokens can be sent, as ids or as a text of exactly these tokens."""
@@ -214,12 +227,11 @@ class CompletionsModel:
         retokenized = len(self.tokenizer(self._decode_text(prefix))["input_ids"])
         return self.message_about_text(
             ids,
-            f"the first {len(prefix)} tokens can't be asked about. The server takes nothing but "
-            f"text, and the text of these, which ends with {self._decode_text(prefix)[-20:]!r}, "
-            f"has other tokens ({retokenized}). So it is with {n_prefixes} beginnings of {n_texts} "
-            f"of the {n_all_texts} texts. "
-            "Leave these texts out, or give a server that takes token ids, or one that shows "
-            "the log-probabilities of whole texts.",
+            f"the first {len(prefix)} tokens can't be sent. The server accepts only text, and the "
+            f"text of these tokens, which ends with {self._decode_text(prefix)[-20:]!r}, has other "
+            f"tokens ({retokenized}). There are {n_prefixes} such beginnings in {n_texts} of the "
+            f"{n_all_texts} texts. Leave these texts out, or give a server that accepts token "
+            "ids, or one that shows the log-probabilities of whole texts.",
         )
 
     def message_about_text(self, ids: Sequence[int], problem: str) -> str:
@@ -231,8 +243,8 @@ class CompletionsModel:
 
     def tokenizer_mismatch_message(self, ids: Sequence[int]) -> str:
         """Returns an error message about a text that the server tokenizes differently."""
-        why = "it goes on otherwise with the text than with the tokenizer's ids"
-        return self.message_about_text(ids, f"{why}. {self._tokenizer_remedy}")
+        problem = "it continues the text differently from the tokenizer's ids"
+        return self.message_about_text(ids, f"{problem}. {self._tokenizer_remedy}")
 
     def _request_choice(self, ids: Sequence[int], **options: Any) -> Choice:
         return self._request_completion(ids, **options).choices[0]
@@ -254,16 +266,20 @@ class CompletionsModel:
         except RefusedError as error:
             raise self._explain_refusal(error, ids) from None
         if (failure := answer.failure) is not None:
-            why = f"it answers with the status 200, but {failure}: the answer is not the model's"
-            remedy = "Turn off what filters answers, see the server's log, or leave the text out."
-            raise ServerError(self.message_about_text(ids, f"{why}. {remedy}"))
+            problem = (
+                f"it answers with the status 200, but {failure}: the answer is not the model's"
+            )
+            remedy = "Turn off filters of answers, see the server's log, or leave the text out."
+            raise ServerError(self.message_about_text(ids, f"{problem}. {remedy}"))
         return answer
 
     def _check_count(self, answer: Completion, ids: Sequence[int], expected: int) -> None:
         count = answer.prompt_token_count
         if count not in (None, expected):
-            why = f"it counts {count} tokens, the tokenizer {expected}. {self._tokenizer_remedy}"
-            raise ServerError(self.message_about_text(ids, why))
+            problem = (
+                f"it counts {count} tokens, the tokenizer {expected}. {self._tokenizer_remedy}"
+            )
+            raise ServerError(self.message_about_text(ids, problem))
 
     def _prompt_to_send(self, ids: Sequence[int]) -> list[int] | str:
         """Returns the ids, or the text without the special tokens that the server adds."""
@@ -278,15 +294,15 @@ class CompletionsModel:
     def _tokenizer_remedy(self) -> str:
         return (
             f"Give the model's own tokenizer ({self.client.field}.tokenizer), and a server that "
-            "adds the special tokens which that one adds."
+            "adds the same special tokens."
         )
 
     def _explain_refusal(self, error: RefusedError, ids: Sequence[int]) -> ServerError:
-        words = error.words.lower()
-        if error.http_status == 400 and ("context" in words or "too long" in words):
+        message = error.server_message.lower()
+        if error.http_status == 400 and ("context" in message or "too long" in message):
             return RefusedError(
                 f"{error} A text of {len(ids)} tokens is too long for it: shorten it, or start the "
-                "server with a longer context.", error.http_status, error.words,
+                "server with a longer context.", error.http_status, error.server_message,
             )  # fmt: skip
         return error
 
@@ -310,26 +326,31 @@ def find_model(client: Client, model_name: str | None) -> ServerModel:
     where = f"{client.field}.url is {client.server.url!r}"
     try:
         listed = {model.id: model for model in client.get("models", ModelList).data}
-        words = near_names(str(model_name), listed, MAX_LISTED) if listed else "It lists none."
+        list_note = near_names(str(model_name), listed, MAX_LISTED) if listed else "It lists none."
     except RefusedError as error:
         if error.http_status in (401, 403):
             raise ConfigError(str(error)) from None
-        listed, words = {}, f"{client.url}/models gives no list of models ({error})."
+        listed, list_note = {}, f"{client.url}/models gives no list of models ({error})."
         if model_name is None:
             raise ConfigError(client.without_key(
-                f"{where}: {words} Give the address that stands before /completions, such as "
-                f"http://localhost:8000/v1, and {client.field}.name where it lists no models."
+                f"{where}: {list_note} Give the address before /completions, such as "
+                f"http://localhost:8000/v1, and {client.field}.name if it lists no models."
             )) from None  # fmt: skip
     if model_name is None and len(listed) == 1:
         return next(iter(listed.values()))
     if model_name is None:
-        why = f"the server has several. {words}" if listed else "the server lists no models."
-        remedy = f"{why} Give the name of the one that is meant."
+        problem = (
+            f"the server has several. {list_note}" if listed else "the server lists no models."
+        )
+        remedy = f"{problem} Give the name of the model."
         raise ConfigError(client.without_key(f"{client.field}.name is None: {remedy}"))
     if model_name in listed:
         return listed[model_name]
-    words = client.without_key(words)
+    list_note = client.without_key(list_note)
     log.warning(
-        "%s: it does not list the model %r, and is asked for it. %s", where, model_name, words
+        "%s: it does not list the model %r, which is requested anyway. %s",
+        where,
+        model_name,
+        list_note,
     )
-    return UnlistedModel(id=model_name, words=words)
+    return UnlistedModel(id=model_name, list_note=list_note)

@@ -1,4 +1,4 @@
-"""Connections per process, bounded decompression of answers, and threads that can be stopped."""
+"""Connections of each process, decompression with a limit, and threads that can be stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GZIP = ("gzip", "x-gzip")
 GZIP_MAGIC = b"\x1f\x8b"
 """The first bytes of a gzip member (RFC 1952, 2.3.1)."""
 MAX_MEMBERS = 1000
-"""Members of gzip content: each takes time, even if it is empty."""
+"""The maximum number of members of gzip content: each takes time, even if it is empty."""
 
 
 class Content:
@@ -69,7 +69,7 @@ class Content:
     def _begin_gzip_member(self, chunk: bytes) -> None:
         """Begins another member, of which gzip content may have several (RFC 1952, 2.2)."""
         if not chunk.startswith(GZIP_MAGIC[: len(chunk)]):
-            raise httpx.DecodingError("it has bytes behind the end of its gzip content")
+            raise httpx.DecodingError("it has bytes after the end of its gzip content")
         self._members += 1
         if self._members > MAX_MEMBERS:
             raise httpx.DecodingError(f"its gzip content has more than {MAX_MEMBERS} members")
@@ -186,12 +186,14 @@ def is_stopped() -> bool:
     return _thread_state.stop.is_set()
 
 
-def stopped_within(seconds: float) -> bool:
+def wait_for_stop(seconds: float) -> bool:
     """Waits; returns True as soon as the thread's results are no longer needed."""
     return _thread_state.stop.wait(seconds)
 
 
-def in_parallel(work: Callable[[J], T], jobs: Iterable[J], workers: int) -> Iterator[tuple[int, T]]:
+def run_in_parallel(
+    work: Callable[[J], T], jobs: Iterable[J], workers: int
+) -> Iterator[tuple[int, T]]:
     """Yields each job's index and result in order of completion; raises the first error.
 
     The threads are daemons, so that one that waits for a slow server does not keep a stopped

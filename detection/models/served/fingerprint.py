@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from contamination.detection.models.served.completions import round_trips
-from contamination.detection.models.served.connections import in_parallel
+from contamination.detection.models.served.connections import run_in_parallel
 from contamination.detection.models.served.logprob_tracking import (
     LogprobStrategy,
     ShownLogprobs,
@@ -34,14 +34,14 @@ PROBE_TOKENS = 48
 MIN_TOLERANCE = 1e-3
 """Nats, root mean square: two answers of one model differ by less if nothing is rounded."""
 MARGIN = 3.0
-"""The factor by which two answers of one model may differ more than those of the probe."""
+"""How many times the noise of the probe two answers of one model may differ."""
 MAX_NOISE = 0.25
 """Nats, root mean square: a server whose answers differ by more does not run a single model. Three
 times the difference in bfloat16."""
 CONCURRENT = 8
 """The number of concurrent requests in the second round."""
 WRITTEN_TOKENS, WRITTEN_PREFIXES = 32, 3
-"""The tokens that are generated after each of so many prefixes, if there are no logprobs."""
+"""The number of tokens to generate after each prefix, and of prefixes, if there are no logprobs."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Fingerprint:
 
     @property
     def is_distinctive(self) -> bool:
-        """Whether the answers can tell the model from another one."""
+        """Whether the answers can distinguish the model from another one."""
         return bool(self.logprobs) or any(self.continuations)
 
     @property
@@ -95,8 +95,8 @@ class Fingerprint:
     def __str__(self) -> str:
         if self.logprobs:
             return (
-                f"recognised by {len(self.all_logprobs)} log-probabilities: another model's differ "
-                f"by more than {self.tolerance:.2g} nats, root mean square"
+                f"recognised by {len(self.all_logprobs)} log-probabilities: those of another model "
+                f"differ by more than {self.tolerance:.2g} nats, root mean square"
             )
         if not self.is_distinctive:
             return "not recognised: no repeated answer shows whether the model changes"
@@ -118,7 +118,7 @@ def take_fingerprint(strategy: LogprobStrategy) -> Fingerprint:
     alone = take_noiseless_fingerprint(strategy)
     workers = min(CONCURRENT, strategy.model.client.server.requests)
     prefixes = strategy.concurrent_prefixes(probe_token_ids(strategy.model.tokenizer), workers)
-    concurrent = in_parallel(strategy.shown_logprobs, prefixes, workers)
+    concurrent = run_in_parallel(strategy.shown_logprobs, prefixes, workers)
     differences = (rms_difference(logprobs, alone.logprobs) for _, logprobs in concurrent)
     noise = max(differences, default=0.0)
     repeated: tuple[str, ...] = ()
@@ -138,12 +138,12 @@ def take_noiseless_fingerprint(strategy: LogprobStrategy) -> Fingerprint:
 
 
 def _greedy_continuations(strategy: LogprobStrategy, workers: int) -> tuple[str, ...]:
-    """Returns the continuations of prefixes of the text, with so many requests at once."""
+    """Returns the continuations of prefixes of the text, with `workers` concurrent requests."""
     candidates = strategy.sendable_prefixes(probe_token_ids(strategy.model.tokenizer))
     numbers = range(1, WRITTEN_PREFIXES + 1)
     prefixes = [candidates[len(candidates) * n // WRITTEN_PREFIXES - 1] for n in numbers]
     generate = partial(strategy.model.greedy_text, tokens=WRITTEN_TOKENS)
-    return tuple(dict(sorted(in_parallel(generate, prefixes, workers))).values())
+    return tuple(dict(sorted(run_in_parallel(generate, prefixes, workers))).values())
 
 
 def _common_beginning(first: str, second: str) -> str:

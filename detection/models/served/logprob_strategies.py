@@ -33,12 +33,12 @@ FIRST_LIST, LIST_GROWTH = 64, 16
 AGREEMENT = 1e-2
 """Nats: two computations of one log-probability differ by less, or one of them does not work."""
 
-COMPARED_PLACES = 4
-"""Places at which a prompt's log-probabilities are compared with those of the next token."""
+COMPARED_POSITIONS = 4
+"""The positions at which a prompt's log-probabilities are compared with those of the next token."""
 MAX_DIFFERENCE = 3 * MAX_NOISE
-"""Nats, root mean square over these places: log-probabilities of other tokens differ by more."""
-CERTAIN, CERTAIN_TOKENS = -1e-6, 5
-"""Nats, and a number of tokens: no model is as certain of each token of such a text."""
+"""Nats, root mean square over these positions: log-probabilities of other tokens differ by more."""
+CERTAIN_LOGPROB, CERTAIN_TOKENS = -1e-6, 5
+"""Nats, and a number of tokens: no model is this certain of every token of so long a text."""
 
 
 class PromptLogprobs(LogprobStrategy):
@@ -76,9 +76,9 @@ class PromptLogprobs(LogprobStrategy):
         if _are_all_certain([position.prompt_logprob for position in positions]):
             return "all are 0. They are not used."
         prefixes, differences = self.sendable_prefixes(ids), []
-        for n in range(COMPARED_PLACES, 0, -1):
+        for n in range(COMPARED_POSITIONS, 0, -1):
             difference = self._difference_from_next_token(
-                prefixes[len(prefixes) * n // COMPARED_PLACES - 1]
+                prefixes[len(prefixes) * n // COMPARED_POSITIONS - 1]
             )
             if difference is not None and abs(difference) < AGREEMENT:
                 return ""
@@ -92,7 +92,7 @@ class PromptLogprobs(LogprobStrategy):
         rms = math.sqrt(sum(d * d for d in differences) / len(differences))
         if rms <= MAX_DIFFERENCE:
             return ""
-        return f"they are {rms:.3g} nats from those of the same next tokens. They are not used."
+        return f"they differ by {rms:.3g} nats from those of next tokens. They are not used."
 
     def _difference_from_next_token(self, prefix: Sequence[int]) -> float | None:
         """Returns log p of the likeliest next token in a prompt, minus that of the next token.
@@ -133,11 +133,11 @@ class PromptLogprobs(LogprobStrategy):
         positions = self._prompt_positions(ids)
         logprobs = [position.prompt_logprob for position in positions]
         if _are_all_certain(logprobs):
-            why = (
-                f"its {len(logprobs)} log-probabilities are all 0, which no model's are. See that "
-                "the server shows the log-probabilities of prompts."
+            problem = (
+                f"its {len(logprobs)} log-probabilities are all 0, as those of no model are. Check "
+                "that the server shows the log-probabilities of prompts."
             )
-            raise ServerError(self.model.message_about_text(ids, why))
+            raise ServerError(self.model.message_about_text(ids, problem))
         columns: Columns = {"logprob": round_to_float32(logprobs)}
         if "top_id" in self.numbers:
             tops = [self._top_logprob_and_id(token_position, ids) for token_position in positions]
@@ -155,20 +155,20 @@ class PromptLogprobs(LogprobStrategy):
         candidates = [(logprob, -token) for token, logprob in self._uniquely_named(token_position)]
         if not candidates or len(candidates) < len(token_position.top):
             names = [*token_position.top][:3]
-            why = f"top_logprobs has {names} for a token, which it names by their ids elsewhere. "
+            problem = f"top_logprobs has {names} for a token, but ids elsewhere. "
             raise ServerError(
-                self.model.message_about_text(ids, f"{why}See that the server is one.")
+                self.model.message_about_text(ids, f"{problem}Check that this is a single server.")
             )
         logprob, token = max(candidates)
         return logprob, -token
 
 
 def _are_all_certain(logprobs: Sequence[float]) -> bool:
-    return len(logprobs) >= CERTAIN_TOKENS and min(logprobs) > CERTAIN
+    return len(logprobs) >= CERTAIN_TOKENS and min(logprobs) > CERTAIN_LOGPROB
 
 
 class PromptLogprobsParameter(PromptLogprobs):
-    """The same by vLLM's parameter `prompt_logprobs`, which names tokens by their ids."""
+    """Prompt log-probabilities by vLLM's parameter `prompt_logprobs`, which names tokens by ids."""
 
     name = "prompt_logprobs"
 
@@ -207,12 +207,12 @@ class ForcedToken(LogprobStrategy):
         """Returns the top log-probabilities after these tokens, even if the choice is hidden."""
         token_position = self._next_position(ids, may_hide=True)
         if token_position.is_hidden:
-            token_position = self._position_beside_forced(ids, 0, self.top)
+            token_position = self._position_with_other_forced(ids, 0, self.top)
         logprobs = sorted(token_position.top.values(), reverse=True)[: self.top]
         return {len(ids): [max(-tracking.MAX_BIAS, logprob) for logprob in logprobs]}
 
     def answer_columns(self, ids: Sequence[int]) -> Columns:
-        """Returns the last token's log-probability; LEAST if no bias makes it the choice."""
+        """Returns the last token's logprob; LOWEST_LOGPROB if no bias makes it the choice."""
         token_position = self._next_position(ids[:-1], {ids[-1]: tracking.MAX_BIAS}, may_hide=True)
         name = self.model.token_names.name(ids[-1])
         if token_position.is_hidden:
@@ -225,11 +225,11 @@ class ForcedToken(LogprobStrategy):
                 raise self._wrong_choice_error(token_position.token, ids, (name,))
             return {"logprob": round_to_float32([LOWEST_LOGPROB])}
         if token_position.logprob is None:
-            why = (
-                f"it shows no log-probability of its choice {token_position.token!r}. See that it "
-                "runs as it did when it was probed."
+            problem = (
+                f"it shows no log-probability of its choice {token_position.token!r}. Check that "
+                "its settings are the same as when it was probed."
             )
-            raise ServerError(self.model.message_about_text(ids, why))
+            raise ServerError(self.model.message_about_text(ids, problem))
         return {"logprob": round_to_float32([token_position.logprob])}
 
     def _logprob_from_longer_lists(self, ids: Sequence[int]) -> float:
@@ -239,18 +239,20 @@ class ForcedToken(LogprobStrategy):
         the token with the next one. If a whole token is chosen, it lists such a token like others.
         """
         name, top = self.model.token_names.name(ids[-1]), FIRST_LIST
-        token_position = self._position_beside_forced(ids[:-1], ids[-1], top)
+        token_position = self._position_with_other_forced(ids[:-1], ids[-1], top)
         while name not in token_position.top and len(token_position.top) >= top:
             top *= LIST_GROWTH
-            token_position = self._position_beside_forced(ids[:-1], ids[-1], top)
+            token_position = self._position_with_other_forced(ids[:-1], ids[-1], top)
         if name not in token_position.top or not self.model.token_names.is_unique(ids[-1]):
             raise self._ambiguous_name_error(token_position, ids)
         return token_position.top[name]
 
-    def _position_beside_forced(self, ids: Sequence[int], token: int, top: int) -> TokenPosition:
+    def _position_with_other_forced(
+        self, ids: Sequence[int], token: int, top: int
+    ) -> TokenPosition:
         """Returns the top tokens after these when a whole token other than `token` is forced."""
         other = {str(self.model.token_names.any_unique_token(excluded=token)): tracking.MAX_BIAS}
-        return self.model.next_token(ids, shows=True, logprobs=top, logit_bias=other)
+        return self.model.next_token(ids, must_show=True, logprobs=top, logit_bias=other)
 
     def _is_renamed(self, ids: Sequence[int], token_position: TokenPosition) -> bool:
         """Returns whether the choice is the last token under another name of the server.
@@ -297,7 +299,7 @@ class BiasedClosedForm(LogprobStrategy):
         return shown is not None and abs(tracking.remove_bias(shown, 2.0) - logprob) < AGREEMENT
 
     def answer_columns(self, ids: Sequence[int]) -> Columns:
-        """Returns the last token's log-probability; LEAST if no bias brings it into the list.
+        """Returns the last token's logprob; LOWEST_LOGPROB if no bias brings it into the list.
 
         If the token shares its name, it follows from the effect of its bias on another token.
         """
@@ -322,11 +324,11 @@ class BiasedClosedForm(LogprobStrategy):
         def ask(bias: float) -> float:
             logprobs = self._position_under_bias(ids, bias, {token: raised}).logprobs
             if name not in logprobs:
-                why = (
-                    f"{name!r} is not listed, which a bias has made the likeliest. See that the "
-                    "server is one."
+                problem = (
+                    f"{name!r} is not listed, although a bias has made it the likeliest. Check "
+                    "that this is a single server."
                 )
-                raise ServerError(self.model.message_about_text(ids, why))
+                raise ServerError(self.model.message_about_text(ids, problem))
             return logprobs[name]
 
         return tracking.logprob_from_other_token(ask, logprob, self.rounding_error)
@@ -354,7 +356,7 @@ class ArgmaxBisection(LogprobStrategy):
     """
 
     name = "argmax only, bisection"
-    note = "tells log(p_top / p), which no method reads"
+    note = "shows only log(p_top / p), which no method reads"
     top_counts: ClassVar[tuple[int, ...]] = (1, 0)
     numbers = frozenset()
 
@@ -434,7 +436,7 @@ class SamplingOnly(LogprobStrategy):
     """The server only generates text."""
 
     name = "sampling only"
-    note = "n samples tell p to √(p (1 − p) / n): for methods that read what is written"
+    note = "n samples estimate p to √(p (1 − p) / n): for methods that read generated text"
     top_counts = (0,)
     numbers = frozenset()
 

@@ -171,7 +171,7 @@ class LogprobStrategy(ABC):
 
     @property
     def max_error(self) -> float:
-        """A bound of the error in nats, besides the server's own rounding."""
+        """An upper bound of the error in nats, in addition to the server's own rounding."""
         return 0.0
 
     @property
@@ -240,8 +240,8 @@ class LogprobStrategy(ABC):
             str(biased_token): bias for biased_token, bias in (biases or {}).items() if bias
         }:
             options["logit_bias"] = logit_bias
-        shows = bool(self.numbers) and not self.model.probing
-        return self.model.next_token(ids, shows=shows, may_hide=may_hide, **options)
+        must_show = bool(self.numbers) and not self.model.probing
+        return self.model.next_token(ids, must_show=must_show, may_hide=may_hide, **options)
 
     def _chooses_other(self, ids: Sequence[int], token: int) -> bool:
         """Returns whether a bias makes a token other than this one the choice."""
@@ -271,20 +271,22 @@ class LogprobStrategy(ABC):
     def _ambiguous_name_error(self, position: TokenPosition, ids: Sequence[int]) -> ServerError:
         """Returns the error for a last token that no listed token can be compared with."""
         name = self.model.token_names.name(ids[-1])
-        why = (
-            f"the token {name!r} ({ids[-1]}) can't be told: the server names tokens by their "
-            f"text, several have this one, and of the {len(position.top)} that it lists none has a "
-            "name of its own. Leave the text out, or give a server that names tokens by their ids "
-            "or lists more of them."
+        problem = (
+            f"the token {name!r} ({ids[-1]}) can't be identified: the server names tokens by their "
+            f"text, several tokens have this text, and none of the {len(position.top)} listed "
+            "tokens has a unique name. Leave the text out, or give a server that names tokens by "
+            "their ids or lists more of them."
         )
-        return ServerError(self.model.message_about_text(ids, why))
+        return ServerError(self.model.message_about_text(ids, problem))
 
     def _wrong_choice_error(
         self, token: str, ids: Sequence[int], names: Sequence[str]
     ) -> ServerError:
         """Returns the error for a choice that can't be the likeliest token under the biases."""
         likeliest = " or ".join(map(repr, names))
-        why = f"it chooses {token!r}, but by logit_bias {likeliest} is the likeliest. "
+        problem = f"it chooses {token!r}, but under logit_bias {likeliest} is the likeliest. "
         return ServerError(
-            self.model.message_about_text(ids, f"{why}See that it runs as when it was probed.")
+            self.model.message_about_text(
+                ids, f"{problem}Check that its settings are the same as when it was probed."
+            )
         )

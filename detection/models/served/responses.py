@@ -28,18 +28,18 @@ from contamination.detection.passes import LOWEST_LOGPROB
 
 LOGPROB_ROUNDING = 1e-3
 """Nats: how far above 0 rounding may bring the logarithm of a probability of 1."""
-QUOTED = 60
-"""Characters of a wrong value that an error quotes."""
+MAX_QUOTED = 60
+"""The maximum number of characters of a wrong value that an error quotes."""
 MAX_CHOICES = 128
-"""Choices of an answer; one is requested."""
+"""The maximum number of choices in an answer; one is requested."""
 MAX_MODELS, MAX_NAME = 10_000, 1000
-"""Models in a server's list, and characters of a model's name."""
+"""The maximum number of models in a server's list, and of characters in a model's name."""
 FAILURES = ("content_filter", "error", "abort")
 """The values of `finish_reason` of a text that the model did not write to its end."""
 
 
 def _check_logprob(nats: float) -> float:
-    """Returns a log-probability, or LEAST for a probability that is 0 in float32.
+    """Returns a log-probability, or LOWEST_LOGPROB for a probability that is 0 in float32.
 
     JSON has no −∞: vLLM writes −9999 instead, and others write their smallest number.
     """
@@ -52,7 +52,7 @@ LogProb = Annotated[float, AfterValidator(_check_logprob)]
 
 
 def _check_text(text: str) -> str:
-    """Returns a text that UTF-8 can encode; JSON may spell half of a surrogate pair."""
+    """Returns the text if UTF-8 can encode it; JSON may contain half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -160,7 +160,7 @@ class Logprobs(Reply):
         if all(answer.get(name) is None for name in cls.model_fields):
             raise ValueError(
                 f"log-probabilities in an unknown form, with the fields {[*answer][:5]}; known are "
-                "tokens with token_logprobs, and content. Where there are none, logprobs is null"
+                "tokens with token_logprobs, and content. If there are none, logprobs is null"
             )
         return answer
 
@@ -170,8 +170,8 @@ class Logprobs(Reply):
         tops = tokens if self.top_logprobs is None else len(self.top_logprobs)
         if not tokens == numbers == tops:
             raise ValueError(
-                f"{tokens} tokens, {numbers} token_logprobs and {tops} top_logprobs, of which "
-                "there must be as many"
+                f"{tokens} tokens, {numbers} token_logprobs and {tops} top_logprobs, whose "
+                "numbers must be equal"
             )
         return self
 
@@ -197,7 +197,7 @@ def _check_unread_logprobs(answer: Any, choices: Any, fields: Collection[str]) -
     for name, value in answer.items():
         if "prob" in name and name not in fields and isinstance(value, dict | list) and value:
             raise ValueError(
-                f"log-probabilities are in {name}, where they are not read; known are "
+                f"log-probabilities are in {name}, which is not read; known are "
                 "choices[0].logprobs and choices[0].prompt_logprobs"
             )
     return answer
@@ -344,10 +344,10 @@ class UnlistedModel(ServerModel):
     """A model that the server does not list, or whose server has no list.
 
     Attributes:
-        words: a sentence about the list, for an error if the server refuses the name.
+        list_note: a sentence about the list, for an error if the server refuses the name.
     """
 
-    words: str
+    list_note: str
 
 
 class ModelList(Reply):
@@ -361,12 +361,12 @@ def validation_message(error: ValidationError) -> str:
     first: Any = error.errors(include_url=False)[0]
     where = ".".join(map(str, first["loc"])) or "the whole answer"
     value = repr(first["input"])
-    value = value if len(value) <= QUOTED else f"{value[:QUOTED]}…"
+    value = value if len(value) <= MAX_QUOTED else f"{value[:MAX_QUOTED]}…"
     if first["type"] == "missing":
         return f"{where} is missing in {value}"
-    words = first["msg"].removeprefix("Value error, ")
-    words = re.sub(r"a valid dictionary( or instance of \w+)?", "an object", words)
-    return f"{where} is {value}: {words[:1].lower()}{words[1:]}"
+    reason = first["msg"].removeprefix("Value error, ")
+    reason = re.sub(r"a valid dictionary( or instance of \w+)?", "an object", reason)
+    return f"{where} is {value}: {reason[:1].lower()}{reason[1:]}"
 
 
 ID_PATTERN = re.compile(r"token_id:(\d{1,9})")
@@ -405,19 +405,19 @@ class TokenNames:
 
     @cached_property
     def max_characters(self) -> int:
-        """The most characters that one token adds to a text."""
+        """The maximum number of characters that one token adds to a text."""
         return 1 + max(map(len, self.tokenizer.get_vocab()))  # some decoders add a blank
 
     def any_unique_token(self, excluded: int) -> int | None:
         """Returns a token other than `excluded` whose name is unique and consists of letters."""
         with self._lock:
-            words = (token for name, token in self._unique_tokens_by_name.items() if name.isalpha())
-            return next((token for token in words if token != excluded), None)
+            candidates = (t for name, t in self._unique_tokens_by_name.items() if name.isalpha())
+            return next((token for token in candidates if token != excluded), None)
 
     def matches(self, names: list[str], ids: list[int]) -> bool:
         """Returns whether the names are those of the tokens.
 
-        Half of the texts are enough, since servers may mark white space differently.
+        It is enough if half of the names agree, since servers may mark white space differently.
         """
         if len(names) < len(ids):
             return False

@@ -37,10 +37,10 @@ from contamination.detection.models.served.capabilities import (
     find_answers_folder,
     probe_server,
 )
-from contamination.detection.models.served.chat import chat_notice, model_for_dialect
+from contamination.detection.models.served.chat import chat_warning, model_for_dialect
 from contamination.detection.models.served.client import Client, RefusedError
 from contamination.detection.models.served.completions import CompletionsModel, find_model
-from contamination.detection.models.served.connections import in_parallel
+from contamination.detection.models.served.connections import run_in_parallel
 from contamination.detection.models.served.fingerprint import (
     Fingerprint,
     rms_difference,
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
 CHECK_SECONDS = 60.0
 """Seconds of requests between two checks that the server still runs the same model."""
 RECHECKED = 8
-"""The answers about single tokens that are requested again at each end of an unchecked run of
-answers; of those about texts, one."""
+"""The number of answers about single tokens that are requested again at each end of a sequence of
+unchecked answers. Of answers about texts, one is requested again."""
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class ServedLM(LanguageModel):
         self.strategy, self.answers, self.fingerprint = strategy, answers, fingerprint
 
     def score(
-        self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
+        self, sequences: Sequence[Sequence[int]], on_progress: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns the numbers of each sequence's tokens after the first.
 
@@ -97,7 +97,7 @@ class ServedLM(LanguageModel):
         requests = {
             key: partial(self._answer_question, *question) for key, question in questions.items()
         }
-        self._store_missing_answers(requests, tell)
+        self._store_missing_answers(requests, on_progress)
         return [
             _join_answers([self.answers[key] for key in self._question_ends_by_key(ids)])
             for ids in sequences
@@ -121,7 +121,7 @@ class ServedLM(LanguageModel):
         self,
         prompts: Sequence[Prompt],
         temperature: float,
-        tell: ProgressCallback = ignore_progress,
+        on_progress: ProgressCallback = ignore_progress,
     ) -> list[list[int]]:
         """Returns the generated tokens after each prompt; the server samples by the seed.
 
@@ -132,7 +132,7 @@ class ServedLM(LanguageModel):
         keys = [_continuation_key(prompt, temperature) for prompt in prompts]
         generate = partial(self.strategy.model.generate, temperature=temperature)
         requests = {k: partial(generate, prompt) for k, prompt in zip(keys, prompts, strict=True)}
-        self._store_missing_answers(requests, tell)
+        self._store_missing_answers(requests, on_progress)
         return [self.answers[key] for key in keys]
 
     def unanswered_prompts(
@@ -157,9 +157,11 @@ class ServedLM(LanguageModel):
         model = self.strategy.model
         unsendable = [(ids, prefix) for ids, prefix in prefixes if not model.can_send(prefix)]
         if unsendable:
-            texts = len({tuple(ids) for ids, _ in unsendable})
-            of = len({tuple(ids) for ids, _ in prefixes})
-            message = model.unsendable_message(*unsendable[0], texts, of, len(unsendable))
+            n_texts = len({tuple(ids) for ids, _ in unsendable})
+            n_all_texts = len({tuple(ids) for ids, _ in prefixes})
+            message = model.unsendable_message(
+                *unsendable[0], n_texts, n_all_texts, len(unsendable)
+            )
             raise ServerError(message)
 
     def _questions_by_key(
@@ -178,11 +180,11 @@ class ServedLM(LanguageModel):
         return {question_key(ids[:end]): end for end in self.strategy.question_ends(len(ids))}
 
     def _store_missing_answers(
-        self, requests: Mapping[str, Callable[[], Any]], tell: ProgressCallback
+        self, requests: Mapping[str, Callable[[], Any]], on_progress: ProgressCallback
     ) -> None:
         """Stores the answers that are missing, each under its key as it arrives."""
-        for run in self.answers.unchecked_keys_by_file(requests):
-            self._recheck_unchecked(run, requests)
+        for unchecked_keys in self.answers.unchecked_keys_by_file(requests):
+            self._recheck_unchecked(unchecked_keys, requests)
         new = [key for key in requests if key not in self.answers]
 
         def ask(key: str) -> None:
@@ -191,9 +193,9 @@ class ServedLM(LanguageModel):
         done, remaining = 0, iter(new)
         while done < len(new):  # during a check no other request is under way
             workers = min(self.strategy.model.client.server.requests, len(new) - done)
-            for _ in in_parallel(ask, _take_until_check(remaining), workers):
+            for _ in run_in_parallel(ask, _take_until_check(remaining), workers):
                 done += 1
-                tell(done, len(new))
+                on_progress(done, len(new))
             self._check_same_model()
 
     def _check_same_model(self) -> None:
@@ -211,18 +213,18 @@ class ServedLM(LanguageModel):
         client, dropped = self.strategy.model.client, self.answers.drop_unchecked()
         nats = rms_difference(self.fingerprint.logprobs, current.logprobs)
         comparable = current.logprobs and np.isfinite(nats)
-        difference = f"by {nats:.3g} nats" if comparable else "altogether"
+        difference = f"by {nats:.3g} nats" if comparable else "completely"
         raise ServerError(
             f"{client.field}.url is {client.server.url!r}: it changes its answers: they differ "
             f"{difference} from those of the model that it ran at first. The {dropped} answers "
-            f"since the last check are dropped, {len(self.answers)} are kept in "
-            f"{self.answers.folder}. See that it runs one model, and run the same command again."
+            f"since the last check are dropped, {len(self.answers)} remain in "
+            f"{self.answers.folder}. Check that it runs one model, and run the same command again."
         )
 
     def _recheck_unchecked(
         self, keys: Sequence[str], requests: Mapping[str, Callable[[], Any]]
     ) -> None:
-        """Keeps or drops answers that a stopped run left unchecked, by asking both ends again."""
+        """Confirms or drops the unchecked answers of a stopped run, by asking both ends again."""
         count = RECHECKED if self.strategy.unit == "token" else 1
         ends = keys[:count], keys[-count:]
         current = {key: requests[key]() for key in dict.fromkeys([*ends[0], *ends[1]])}
@@ -259,7 +261,7 @@ class ServedRequestCounter(RequestCounter):
         self._counted: set[str] = set()
 
     def score(
-        self, sequences: Sequence[Sequence[int]], tell: ProgressCallback = ignore_progress
+        self, sequences: Sequence[Sequence[int]], on_progress: ProgressCallback = ignore_progress
     ) -> list[TokenStats]:
         """Returns zeros for each sequence's tokens after the first."""
         for key, (ids, end) in self.model.unanswered_questions(sequences).items():
@@ -272,7 +274,7 @@ class ServedRequestCounter(RequestCounter):
         self,
         prompts: Sequence[Prompt],
         temperature: float,
-        tell: ProgressCallback = ignore_progress,
+        on_progress: ProgressCallback = ignore_progress,
     ) -> list[list[int]]:
         """Returns as many tokens as each prompt asks for, all of id 0."""
         for key, prompt in self.model.unanswered_prompts(prompts, temperature).items():
@@ -351,7 +353,7 @@ class ServedModel(ModelHandle):
             ConfigError: a wrong address, key, name or tokenizer.
             ServerError: the server gives unusable answers, or different ones to one question.
         """
-        remedy = f"{name}.url is given as well: choose one of them."
+        remedy = f"{name}.url is given as well: give only one of them."
         require(config.path is None, f"{name}.path", config.path, remedy)
         client = Client(name, config)
         remedy = "give the model's tokenizer, a Hugging Face folder or a hub id."
@@ -430,11 +432,11 @@ def _probe_named_model(client: Client, model: ServerModel, tokenizer: Any) -> Pr
         if not isinstance(model, UnlistedModel):
             raise
         raise ConfigError(
-            f"{client.field}.name is {model.id!r}: the server does not list it, and refuses it "
-            f"where it is asked for all the same. {model.words} {error}"
+            f"{client.field}.name is {model.id!r}: the server does not list it, and refuses "
+            f"requests for it. {model.list_note} {error}"
         ) from None
     if probe.dialect.chat:
-        log.warning("%s", chat_notice(client, probe.dialect))
+        log.warning("%s", chat_warning(client, probe.dialect))
     return probe
 
 

@@ -30,13 +30,13 @@ from contamination.analysis.statistics.relabelling import ids_by_benchmark, indu
 from contamination.analysis.statistics.results import BlindBaselines
 from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.core.statistics.metrics import auroc_value
-from contamination.detection.baselines.blind import NULLS, BlindBaseline
+from contamination.detection.baselines.blind import SHUFFLES, BlindBaseline
 
 QUICK = AnalysisConfig(draws=40, blind_folds=3, fpr=[], tpr=[])
 
 
 def no_blind(cell) -> BlindBaseline:
-    return BlindBaseline(np.full((len(cell.examples), 1 + NULLS), np.nan))
+    return BlindBaseline(np.full((len(cell.examples), 1 + SHUFFLES), np.nan))
 
 
 def shifted(cell, **by_benchmark: float):

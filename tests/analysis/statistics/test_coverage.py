@@ -24,7 +24,7 @@ from contamination.analysis.statistics.controls import (
 )
 from contamination.analysis.statistics.results import Measure, cell_estimates, cell_rows
 from contamination.analysis.statistics.tidy_tables import compute_statistics
-from contamination.detection.baselines.blind import NULLS, BlindBaseline
+from contamination.detection.baselines.blind import SHUFFLES, BlindBaseline
 
 RUNS, LEVEL = 200, 0.95
 SIZES = {"a": (45, 90), "b": (90, 60)}
@@ -58,7 +58,7 @@ def simulated(cell, rng, effect, runs=RUNS, seed=0):
 
 def estimated(cell):
     """Its estimates, without a blind baseline."""
-    blind = BlindBaseline(np.full((len(cell.examples), 1 + NULLS), np.nan))
+    blind = BlindBaseline(np.full((len(cell.examples), 1 + SHUFFLES), np.nan))
     return cell_estimates(cell, blind, CONFIG, 0)
 
 
@@ -190,7 +190,7 @@ def test_a_clean_control_is_off_in_five_percent(cell):
     made = simulated(cell, np.random.default_rng(2), lambda dose: 0 * dose)
     clean = replace(made, scores={"clean": made.scores["contaminated"]})
     by_method = defaultdict(dict)
-    blind = BlindBaseline(np.full((len(made.examples), 1 + NULLS), np.nan))
+    blind = BlindBaseline(np.full((len(made.examples), 1 + SHUFFLES), np.nan))
     for look, aurocs in control_aurocs(clean, blind, 0).items():
         by_method[look.method][look] = aurocs
     facts = {"cell": "c", "metric": "auroc", "checkpoint": "clean", "occurrences": "any"}

@@ -18,7 +18,7 @@ from contamination.analysis.statistics.curves import histogram_table, roc_table,
 from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.analysis.wandb import keys
 from contamination.data.texts import Text
-from contamination.detection.summary import summary
+from contamination.detection.summary import summarise_scores
 from tests.analysis.conftest import results_table
 
 LEVEL = {"boolq": 0.0, "imdb": 3.0}
@@ -66,7 +66,7 @@ def shown(parts):
         Text(row.example_id, row.text, row.example_id, bool(row.member), row.benchmark)
         for row in parts["corpus"].examples.itertuples()
     ]
-    return summary(parts["contaminated"].table, texts)
+    return summarise_scores(parts["contaminated"].table, texts)
 
 
 def printed(parts):
@@ -133,7 +133,7 @@ def test_where_a_benchmark_lacks_a_kind_all_has_no_number_and_names_it_everywher
     assert set(results["benchmark"]) == {"all", "boolq"}
     rates = results.query("metric != 'auroc' and benchmark == 'all'")
     assert rates["value"].isna().all()
-    assert rates["needs"].str.contains("imdb|a benchmark").all()
+    assert rates["needs"].str.contains("imdb|per benchmark").all()
     logged = keys.summary_values(results)
     assert logged["needs/auroc/min_k/all"] == LACKS[kind]
     assert "auroc/min_k/all" not in logged

@@ -53,10 +53,10 @@ def test_a_rate_needs_the_examples_that_carry_it(results):
     found = results.groupby(["metric", "benchmark", "occurrences"])["needs"].unique()
     assert {name: set(part) for name, part in results.groupby("metric")["needs"]} == {
         "auroc": {""},
-        "tpr_at_fpr_0.001": {"≥ 5,000 non-members", "≥ 5,000 non-members a benchmark"},
-        "tpr_at_fpr_0.05": {"≥ 100 non-members", "≥ 100 non-members a benchmark"},
+        "tpr_at_fpr_0.001": {"≥ 5,000 non-members", "≥ 5,000 non-members per benchmark"},
+        "tpr_at_fpr_0.05": {"≥ 100 non-members", "≥ 100 non-members per benchmark"},
         "tpr_at_fpr_0.25": {""},
-        "fpr_at_tpr_0.75": {"", "≥ 20 members", "≥ 20 members a benchmark"},
+        "fpr_at_tpr_0.75": {"", "≥ 20 members", "≥ 20 members per benchmark"},
     }
     assert found["fpr_at_tpr_0.75", "imdb", "8"].tolist() == ["≥ 20 members"]
     assert found["fpr_at_tpr_0.75", "imdb", "any"].tolist() == [""]
@@ -220,7 +220,7 @@ def test_a_cell_without_members_has_rows_of_all_alone_and_of_the_detectors(make_
     for measure, found in estimated.items():
         (value,) = found.values()
         assert (list(found), value.n_members, value.n_nonmembers) == (["all"], 0, 16)
-        assert measure.metric != "auroc" or value.needs == "members a benchmark"
+        assert measure.metric != "auroc" or value.needs == "members per benchmark"
 
 
 def test_nothing_to_compare_is_an_error(make_parts):

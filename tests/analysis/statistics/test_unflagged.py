@@ -175,7 +175,7 @@ def test_where_no_benchmark_is_left_the_sentence_still_counts_the_flags(make_par
                "both": "32 members, 32 non-members"}[side]  # fmt: skip
     assert f"beside their copies: boolq ({counted}); imdb ({counted}). Without them" in sentence
     assert "is not known (it needs " in sentence
-    assert "a benchmark), with them 0." in sentence
+    assert "per benchmark), with them 0." in sentence
 
 
 def test_seeds_of_which_one_has_lost_a_benchmark_have_no_mean_over_it(make_parts):

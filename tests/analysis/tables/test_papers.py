@@ -7,7 +7,7 @@ import pytest
 
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.tables import paper_comparisons
-from contamination.core.statistics.estimates import ALL
+from contamination.core.statistics.estimates import ALL_BENCHMARKS
 
 THEIRS = paper_comparisons.SHI
 
@@ -67,7 +67,7 @@ def renamed(results: pd.DataFrame, **names: str) -> pd.DataFrame:
 
 def test_the_mean_is_shown_where_it_is_over_the_same_benchmarks(results):
     others = renamed(results, boolq="truthfulqa", imdb="commonsenseqa")
-    four = pd.concat([results, others[others["benchmark"] != ALL]])
+    four = pd.concat([results, others[others["benchmark"] != ALL_BENCHMARKS]])
     three = paper_comparisons.paper_method_tables(four)[0]
     assert three.header == [
         "method", "source", "boolq", "commonsenseqa", "imdb", "truthfulqa", "average"

@@ -40,11 +40,11 @@ def test_by_occurrences_stands_beside_its_controls(results, metric):
 def test_a_rate_that_is_not_carried_is_no_number_but_what_it_needs(results):
     needs = "needs ≥ 100 non-members"
     table = estimates.benchmark_table(results, "tpr_at_fpr_0.05")
-    assert table.lines == [["every method", needs, needs, f"{needs} a benchmark"]]
+    assert table.lines == [["every method", needs, needs, f"{needs} per benchmark"]]
     table = estimates.occurrences_table(results, "tpr_at_fpr_0.05")
-    assert table.lines == [["every method", *[f"{needs} a benchmark"] * 6]]
+    assert table.lines == [["every method", *[f"{needs} per benchmark"] * 6]]
     some = row_of(estimates.occurrences_table(results, "fpr_at_tpr_0.75"), "loss")
-    assert some[4] == "needs ≥ 20 members a benchmark"
+    assert some[4] == "needs ≥ 20 members per benchmark"
     place = ("contaminated", "loss", "all", "any")
     assert some[5] == value(results, "fpr_at_tpr_0.75", place)
 

@@ -24,7 +24,7 @@ from contamination.analysis.wandb import keys as wandb_keys
 from contamination.analysis.wandb import read as wandb_read
 from contamination.analysis.wandb.read import write_wandb_report
 from contamination.analysis.wandb.runs import _training_runs, mirror_to_wandb
-from contamination.core.artifacts import Artifact, Built, build_or_open, run_folder
+from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.errors import ConfigError, DataError
 from contamination.training.config import WandbConfig
 from tests.analysis.conftest import results_table
@@ -45,13 +45,13 @@ def trained(runs: Path, rate: float) -> Artifact:
     """A model folder as far as the mirror reads it: name, experiment, losses."""
     folder = run_folder(runs, "model", "tiny", {"rate": rate}, {})
 
-    def make(folder: Path) -> Built:
+    def make(folder: Path) -> WrittenFiles:
         lines = [
             {"step": 1, "loss": 4.0, "mfu": None},
             {"step": 2, "loss": 3.5 + rate, "mfu": None},
         ]
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return Built(["metrics.jsonl"])
+        return WrittenFiles(["metrics.jsonl"])
 
     return build_or_open(folder, {"name": "trial", "rate": rate}, {}, make)
 
@@ -59,13 +59,13 @@ def trained(runs: Path, rate: float) -> Artifact:
 def report_of(runs: Path, results: pd.DataFrame) -> Report:
     """A finished report, with a chart of the cell and one of another cell."""
 
-    def make(folder: Path) -> Built:
+    def make(folder: Path) -> WrittenFiles:
         results.to_parquet(folder / "results.parquet", index=False)
         (folder / "charts").mkdir()
         names = [f"charts/roc-{name}.svg" for name in (results["cell"].iloc[0], "another")]
         for name in names:
             (folder / name).write_text("<svg/>")
-        return Built(["results.parquet", *names])
+        return WrittenFiles(["results.parquet", *names])
 
     return open_report(
         build_or_open(run_folder(runs, "report", "trial", {}, {}), {}, {}, make).path

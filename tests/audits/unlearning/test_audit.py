@@ -63,7 +63,7 @@ def test_without_a_twin_and_without_labels_what_is_left_is_said(stage, rows):
     made = run(stage(texts=texts, clean=None, methods=["min_k"]))
     assert {*made.files} & {"way.parquet", "membership.parquet", "utility.parquet"} == set()
     said = (made.path / "audit.md").read_text()
-    assert "Who was a member" in said
+    assert "Which texts were members" in said
     assert "there is no clean twin" in said
     assert "chunks suspicious" in said
 
@@ -146,7 +146,7 @@ def test_models_of_two_tokenizers_are_refused(stage, folders, tmp_path):
     tokenizer = load_tokenizer("x", str(other))
     tokenizer.add_tokens(["the"])
     tokenizer.save_pretrained(other)
-    with pytest.raises(ConfigError, match="its tokenizer divides the texts in another way"):
+    with pytest.raises(ConfigError, match="its tokenizer divides the texts into other tokens"):
         run(stage(unlearned=str(other)))
 
 

@@ -83,7 +83,7 @@ def test_a_judge_counts_4_and_more_and_is_asked_once(tmp_path, caplog):
     assert found[:2].tolist() == [1, 0]
     assert np.isnan(found[2])
     assert np.array_equal(found, again, equal_nan=True)
-    assert "1 of 3 pairs got no rating from 1 to 5" in caplog.text
+    assert "gave no rating from 1 to 5 for 1 of 3 pairs" in caplog.text
     assert "I can't say." in caplog.text
     body = server.seen[0]
     assert body["temperature"] == 0
@@ -91,7 +91,7 @@ def test_a_judge_counts_4_and_more_and_is_asked_once(tmp_path, caplog):
 
 
 def test_a_judge_that_rates_nothing_is_said(tmp_path):
-    with Server(judges=judged) as server, pytest.raises(ServerError, match=r"2 of 2 pairs got no"):
+    with Server(judges=judged) as server, pytest.raises(ServerError, match=r"for 2 of 2 pairs"):
         Judge({"url": server.url}, tmp_path)([("unclear", "a"), ("unclear", "b")])
 
 

@@ -12,8 +12,8 @@ from contamination.audits.unlearning.forget_ratio import (
 )
 from contamination.audits.unlearning.inputs import (
     choose_chunk_indices,
-    chunks_and_table,
     cut_into_chunks,
+    divide_into_chunks,
 )
 from contamination.core.errors import DataError
 from contamination.data.examples import make_text
@@ -67,21 +67,21 @@ def test_longer_texts_are_cut_and_a_scrap_joins_the_chunk_before():
     assert cut_into_chunks("a b", 3) == ["a b"]
     assert cut_into_chunks("a b  c d e f g", 3) == ["a b  c", "d e f g"]
     assert cut_into_chunks("a b c d e", 3) == ["a b c", "d e"]
-    texts, rows = chunks_and_table(
+    texts, rows = divide_into_chunks(
         [make_text("x", "a b c d e", True, ""), make_text("y", "a", None, "")], 3
     )
     assert [text.example_id for text in texts] == ["x#0", "x#1", "y"]
     assert rows["text_id"].tolist() == ["x", "x", "y"]
     assert rows["member"].tolist()[:2] == [True, True]
     with pytest.raises(DataError, match="'x#0' names two chunks"):
-        chunks_and_table(
+        divide_into_chunks(
             [make_text("x", "a b c d e", True, ""), make_text("x#0", "a", None, "")], 3
         )
 
 
 def test_completed_chunks_are_drawn_evenly():
     texts = [make_text(str(i), "a", i < 90, "") for i in range(100)]
-    _, rows = chunks_and_table(texts, 5)
+    _, rows = divide_into_chunks(texts, 5)
     places = choose_chunk_indices(rows, 16, 0)
     assert sum(place < 90 for place in places) == 8
     assert choose_chunk_indices(rows, 16, 1) != places

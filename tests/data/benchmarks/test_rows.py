@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 import pytest
 from hydra import compose, initialize_config_dir
 
-from contamination.core.artifacts import Built, build_or_open
+from contamination.core.artifacts import WrittenFiles, build_or_open
 from contamination.core.cli import CONF
 from contamination.core.config import convert_config
 from contamination.core.errors import ArtifactError, ConfigError, DataError
@@ -82,7 +82,7 @@ def test_files_of_one_part_have_ids_of_their_own(tmp_path):
     folder = write(tmp_path, {"a.jsonl": rows, "b.jsonl": rows[:1]})
     ids = [t.example_id for t in opened("bookmia", folder, "~examples.columns.cluster")]
     assert ids == ["bookmia/a.jsonl-0", "bookmia/a.jsonl-1", "bookmia/b.jsonl-0"]
-    with pytest.raises(DataError, match="no column 'book_id', as bookmia calls the cluster"):
+    with pytest.raises(DataError, match="no column 'book_id' for the cluster of bookmia"):
         opened("bookmia", folder)
 
 
@@ -156,7 +156,7 @@ def test_a_built_benchmarks_files_are_read_whole(tmp_path):
     [
         ([{"txt": "a", "label": 1}], [], r"no column 'input'.*columns are txt, label.*columns\.te"),
         ([{"input": "a"}], [], r"no column 'label'.*columns are input"),
-        ([{"input": "a", "label": 1}], [], r"1 members, and a benchmark needs members and non-m"),
+        ([{"input": "a", "label": 1}], [], r"1 members, but a benchmark needs members and non-m"),
         ([{"input": "a", "label": 2}], [], "label is 2"),
         ([], ["examples.length=512"], r"examples\.length is '512': wikimia has 32, 64, 128, 256"),
         ([], ["examples.length=256", "examples.setting=paraphrased"], r"wikimia has no such part"),
@@ -292,7 +292,7 @@ def test_a_part_that_a_copy_lacks_is_said_and_the_others_are_read(tmp_path, capl
     lacking = ["length 256"] if name == "wikimia_24" else ["length 32, setting paraphrased"]
     for words in lacking:
         assert words in caplog.text
-    assert "tables are of the other parts only" in caplog.text
+    assert "tables show the other parts only" in caplog.text
 
 
 def test_a_part_that_the_hub_lacks_is_said_and_the_others_are_read(monkeypatch, caplog):
@@ -335,7 +335,7 @@ def built(runs):
             rows = [{"id": n, "text": f"{n} {length}", "label": n % 2} for n in range(4)]
             rows = [{**row, "length": length} for row in rows]
             write(folder / "data", {f"length{length}.jsonl": rows})
-        return Built([f"data/length{length}.jsonl" for length in (8, 16)])
+        return WrittenFiles([f"data/length{length}.jsonl" for length in (8, 16)])
 
     return build_or_open(runs / "benchmark" / f"mine-{'0' * 12}", {}, {}, make).path
 
@@ -374,5 +374,5 @@ def test_the_number_of_parts_is_limited():
     values = [str(number) for number in range(100)]
     has = {axis: values for axis in ("domain", "length", "setting")}
     sources = [SourceConfig(has=has)]
-    with pytest.raises(ConfigError, match=r"have 1,000,000 combinations. Ask for fewer values"):
+    with pytest.raises(ConfigError, match=r"have 1,000,000 combinations. Choose fewer values"):
         chosen_parts(ExamplesConfig("x", name="mine", sources=sources))

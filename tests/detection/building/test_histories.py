@@ -119,7 +119,9 @@ def test_a_page_whose_text_is_younger_than_the_first_date_is_no_member(built, tm
     assert beginnings(rows) == {(1, "Old", "2014"), (1, "New", "2020"), (0, "New", "2020")}
     assert re.search(r"unchanged_members is false: \d+ of 15 members were edited", caplog.text)
     words[1] = f"source.paths={dump(tmp_path / 'new.xml', *edited, *OTHERS)}"
-    with pytest.raises(DataError, match=r"15 edited since.*give one that has .pages-meta-history"):
+    with pytest.raises(
+        DataError, match=r"15 edited since.*give a source that has it .pages-meta-history"
+    ):
         built(*words)
 
 

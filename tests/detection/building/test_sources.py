@@ -200,7 +200,7 @@ def test_an_archive_that_unpacks_in_blocks_of_any_size_is_refused(built, tmp_pat
     with py7zr.SevenZipFile(path, "w", filters=[{"id": py7zr.FILTER_ZSTD}]) as archive:
         archive.writestr("<posts></posts>", "Posts.xml")
     with pytest.raises(
-        DataError, match="packed by zstandard, which py7zr unpacks in blocks of any"
+        DataError, match="compressed by zstandard, which py7zr decompresses in blocks of"
     ):
         built("source=stackexchange", f"source.paths={path}")
 

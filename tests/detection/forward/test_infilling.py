@@ -133,7 +133,7 @@ def test_branches_equal_a_forward_for_each_token(decoder, monkeypatch, queries):
 def test_who_looks_on_is_told_row_by_row(decoder, monkeypatch, run):
     monkeypatch.setattr("contamination.detection.forward.infilling.QUERIES", 7)
     told = []
-    run(decoder, SHORTEST, ["a", "b", "c"], 100, 3, tell=lambda *now: told.append(now))
+    run(decoder, SHORTEST, ["a", "b", "c"], 100, 3, on_progress=lambda *now: told.append(now))
     done = [now[0] for now in told]
     assert len(done) > 2
     assert done == sorted(done)
@@ -270,6 +270,6 @@ def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, monkeypat
     monkeypatch.setattr(forward, "run_branches", small)
     assert_close(infill(decoder, SHORTEST, 2), expected)
     assert sizes == [8192, 4096, 2048, 1024]
-    monkeypatch.setattr(batches, "LEAST_PIECE", 2000)
+    monkeypatch.setattr(batches, "MIN_PIECE_TOKENS", 2000)
     with pytest.raises(ConfigError, match=r"text \[1, .* does not fit .* pieces of 2000"):
         infill(decoder, SHORTEST, 2, batch_tokens=2000)

@@ -160,7 +160,7 @@ def test_logits_that_are_not_finite_name_the_text(value):
 def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, alone, monkeypatch):
     sizes, stats = [], CausalLM.score
 
-    def small(model, sequences, tell=None):
+    def small(model, sequences, on_progress=None):
         sizes.append(len(sequences) * len(sequences[0]))
         if sizes[-1] > 1000:
             raise torch.cuda.OutOfMemoryError("no memory")
@@ -173,7 +173,7 @@ def test_out_of_memory_halves_the_batches_and_changes_nothing(decoder, alone, mo
 
 
 def test_a_text_that_does_not_fit_alone_is_named(decoder, monkeypatch):
-    def never(model, sequences, tell=None):
+    def never(model, sequences, on_progress=None):
         raise torch.cuda.OutOfMemoryError("no memory")
 
     monkeypatch.setattr(CausalLM, "score", never)

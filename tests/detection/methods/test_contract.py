@@ -9,16 +9,25 @@ import pytest
 import yaml
 
 from contamination.data.texts import Text
-from contamination.detection.config import METHODS
+from contamination.detection.config import METHODS_FOLDER
 from contamination.detection.methods.registry import build_methods
-from contamination.detection.passes import Continuation, Example, Pass, UndeclaredPassError
+from contamination.detection.passes import (
+    Continuation,
+    Example,
+    Pass,
+    TextStats,
+    UndeclaredPassError,
+)
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.rounding import EPSILON
 from tests.scoring import make_table, score_text
 
-NODES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(METHODS.glob("*.yaml"))}
-WRITTEN = Continuation.__annotations__
+NODES = {
+    path.stem: yaml.safe_load(path.read_text()) for path in sorted(METHODS_FOLDER.glob("*.yaml"))
+}
+NODES["dc_pdd"]["dc_pdd"]["corpus"] = str(METHODS_FOLDER.parents[1] / "README.md")
+WRITTEN = Continuation.__annotations__ | TextStats.__annotations__
 TEXTS = [MEMORISED, UNSEEN, "Short.", " ".join([UNSEEN, MEMORISED]), MEMORISED[:30]]
 
 pytestmark = pytest.mark.parametrize("name", NODES)

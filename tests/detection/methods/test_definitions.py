@@ -10,13 +10,15 @@ import pytest
 import yaml
 
 from contamination.core.errors import ConfigError
-from contamination.detection.config import METHODS
+from contamination.detection.config import METHODS_FOLDER
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats, UndeclaredPassError
 from tests.detection import naive
 
-NODES = {path.stem: yaml.safe_load(path.read_text())[path.stem] for path in METHODS.glob("*.yaml")}
+NODES = {
+    path.stem: yaml.safe_load(path.read_text())[path.stem] for path in METHODS_FOLDER.glob("*.yaml")
+}
 K = [{}, {"k": 0.1}, {"k": 0.29}, {"k": 1.0}]
 AUGMENTED = [
     {}, {"augmentation": "delete", "n": 3, "share": 0.5}, {"augmentation": "lowercase"},
@@ -25,6 +27,9 @@ AUGMENTED = [
 ]  # fmt: skip
 PARTS = [{}, {"top": 0.5}, {"bottom": 0.125}, {"top": 1.0, "bottom": 1.0}]
 CASES = {
+    "con_recall": [{}, {"shots": 1}, {"gamma": 0.0}, {"gamma": 1.0}],
+    "dc_pdd": [{}, {"limit": 0.25}, {"limit": 100.0}],
+    "ez_mia": [{}], "info_rmia": [{}], "wbc": [{}],
     "gap_k": [*K, {"window": 1}, {"window": 2}, {"window": 40, "k": 0.5}],
     "infilling": [*K, *({"m": m, "k": 0.5} for m in (0, 1, 2, 5, "all"))],
     "loss": [{}], "lowercase": [{}], "reference": [{}], "zlib": [{}],
@@ -66,6 +71,10 @@ def copies(rng, wanted, n, kind):
         return tuple(drawn(rng, n - j, kind) for j in range(last + 1))
     if wanted in (ORIGINAL, Pass(view="prefix", **given)):
         return (drawn(rng, n, kind),)
+    if wanted.view == "unigram":
+        frequencies = drawn(rng, n, "" if kind == "certain" else kind)
+        frequencies.logprob[0] = -1  # the first token that is scored has not been there before
+        return (frequencies,)
     return tuple(drawn(rng, n + i, kind) for i in range(given.get("n", 1)))
 
 
@@ -98,10 +107,19 @@ def test_every_text_scores_as_the_loop_says(name, given):
         views = {p.key: [rows(copy) for copy in passes[p]] for p in passes}
         expected = naive.LOOPS[name](views, example.text, **parameters)
         assert method.score(example) == pytest.approx(expected, rel=1e-12, abs=1e-12)
-        sure = name != "surp" or naive.surprising(views, **parameters)
-        assert method.flag(example) == ("" if sure else "no surprising token, scored as min_k")
+        assert method.flag(example) == expected_flag(name, views, parameters)
         with pytest.raises(UndeclaredPassError, match="; declared: none"):
             method.score(Example(text, text, {}))
+
+
+def expected_flag(name, views, parameters):
+    if name == "surp" and not naive.surprising(views, **parameters):
+        return "no surprising token, scored as min_k"
+    if name == "wbc" and len(naive.original(views)) == 1:
+        return "a single token, as one window"
+    if name == "ez_mia" and len(errors := naive.error_gains(views)) < 2:
+        return "a single error" if errors else "no error, ranked above all others"
+    return ""
 
 
 WRONG = [
@@ -114,6 +132,10 @@ WRONG = [
     ("gap_k", "window", 0, "give 1 or more."),
     *(("infilling", "m", m, FUTURE) for m in (-1, "some", True)),
     ("recall", "shots", 0, "give 1 or more."),
+    ("con_recall", "shots", 0, "give 1 or more."),
+    *(("con_recall", "gamma", g, "give a number from 0 to 1.") for g in (-0.1, 1.1)),
+    ("dc_pdd", "limit", 0.0, "give a number above 0."),
+    ("dc_pdd", "characters", 0, "give 1 or more."),
     *(("surp", "entropy", value, "give a number above 0.") for value in (0.0, float("inf"))),
 ]  # fmt: skip
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from contamination.core.errors import ConfigError
-from contamination.detection.methods._shared import count_of_share, mean_of_lowest
+from contamination.detection.methods._shared import count_for_fraction, mean_of_lowest
 from contamination.detection.methods.min_k import MinK
-from contamination.detection.methods.registry import MOST_VARIANTS, build_methods
-from contamination.detection.pass_store import LISTS
+from contamination.detection.methods.registry import MAX_VARIANTS, build_methods
+from contamination.detection.pass_store import LIST_COLUMNS
 from contamination.detection.passes import (
     FLOATS,
     NUMBERS,
@@ -28,7 +28,7 @@ MIN_K = "contamination.detection.methods.min_k.MinK"
      (0.07, 100, 7), (0.58, 50, 29), (0.2, 14, 2)],
 )  # fmt: skip
 def test_count_is_the_floor_and_at_least_one(k, n, expected):
-    assert count_of_share(k, n) == expected
+    assert count_for_fraction(k, n) == expected
 
 
 def test_low_is_the_mean_of_the_smallest():
@@ -93,8 +93,8 @@ def test_a_list_of_values_is_one_method_each():
 @pytest.mark.parametrize(
     "nodes",
     [
-        {"min_k": {"_target_": MIN_K, "k": [0.2] * (MOST_VARIANTS + 1)}},
-        {f"m{n}": {"_target_": MIN_K, "k": [0.1, 0.2]} for n in range(MOST_VARIANTS // 2 + 1)},
+        {"min_k": {"_target_": MIN_K, "k": [0.2] * (MAX_VARIANTS + 1)}},
+        {f"m{n}": {"_target_": MIN_K, "k": [0.1, 0.2]} for n in range(MAX_VARIANTS // 2 + 1)},
         {"m": {"_target_": MIN_K, "k": [0.2] * 2000, "l": [0] * 10**6, "m": [0] * 10**6}},
     ],
 )
@@ -132,6 +132,8 @@ def test_a_wrong_node_is_one_paragraph(node, words):
 
 def test_the_columns_of_stored_passes_follow_from_the_declared_numbers():
     assert list(NUMBERS) == list(TokenStats.__annotations__)
-    stored = {name: np.dtype(kind.value_type.to_pandas_dtype()) for name, kind in LISTS.items()}
+    stored = {
+        name: np.dtype(kind.value_type.to_pandas_dtype()) for name, kind in LIST_COLUMNS.items()
+    }
     assert stored == NUMBERS
     assert set(NUMBERS) - set(FLOATS) == {"top_id"}

@@ -11,7 +11,7 @@ from contamination.core.errors import ConfigError
 from contamination.data.config import ExamplesConfig
 from contamination.detection import models
 from contamination.detection.config import (
-    METHODS,
+    METHODS_FOLDER,
     DetectionConfig,
     DetectionStage,
     ReferenceConfig,
@@ -29,14 +29,14 @@ from contamination.detection.tasks.online import run as score_windows
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.rounding import FORWARD
 
-NODES = {p.stem: yaml.safe_load(p.read_text())[p.stem] for p in METHODS.glob("*.yaml")}
+NODES = {p.stem: yaml.safe_load(p.read_text())[p.stem] for p in METHODS_FOLDER.glob("*.yaml")}
 
 
 class Probabilities(LanguageModel):
     def __init__(self, inner):
         self.inner = inner
 
-    def score(self, sequences, tell=None):
+    def score(self, sequences, on_progress=None):
         return [TokenStats(logprob=one.logprob) for one in self.inner.score(sequences)]
 
 
@@ -91,6 +91,17 @@ def test_a_method_chosen_by_name_says_what_is_missing(stage, tmp_path):
     ):  # fmt: skip
         run(stage(method=chosen))
     assert not (tmp_path / "runs" / "passes").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"),
+    [("ez_mia", "top_logprob"), ("grad_norm", "gradients"), ("info_rmia", "states")],
+)
+def test_a_newer_method_says_what_is_missing(stage, toy_folders, name, missing):
+    own = stage(method={name: NODES[name]})
+    reference = ReferenceConfig(str(toy_folders["reference"]))
+    with pytest.raises(ConfigError, match=f"method.{name} needs {missing} of the target model"):
+        run(replace(own, reference=reference))
 
 
 def test_a_reference_of_another_kind_is_known_by_its_digest(stage, toy_folders, caplog):

@@ -219,7 +219,7 @@ def test_the_file_says_what_it_was_calibrated_on(calibrated):
         ("thresholds.null", [1.0, "2"], r'thresholds\[0\].null\[1\] is "2"'),
         ("thresholds.null", ..., r"thresholds\[0\].null is missing"),
         ("thresholds.null_clusters", ..., r"thresholds\[0\].null_clusters is missing"),
-        ("thresholds.null_clusters", [0, 1], r"m k=0.2 has null_clusters for 2 of its \d+ null"),
+        ("thresholds.null_clusters", [0, 1], r"m k=0.2 has 2 null_clusters for \d+ scores in null"),
     ],
 )
 def test_an_older_or_edited_file_is_refused(calibrated, field, value, said):
@@ -246,7 +246,7 @@ def test_another_file_is_refused(calibrated, text):
     table, examples = scored(200, 3.0)
     folder, out = calibrated(table, labels_of(examples))
     out.write_text(text, errors="surrogateescape")
-    with pytest.raises(DataError, match="it is no file of thresholds .*Give one that"):
+    with pytest.raises(DataError, match="it is not a file of thresholds .*Give a file that"):
         decided(folder, out)
 
 
@@ -319,7 +319,9 @@ def test_thresholds_of_a_few_texts_are_refused(calibrated, few, judged):
         labels = {e.example_id: None if e.example_id in out_of else e.label for e in examples}
         folder, out = calibrated(table, labels, name=str(left))
         if refused:
-            with pytest.raises(DataError, match=r"19 .*fewer than 20 of a kind.*override=\[size\]"):
+            with pytest.raises(
+                DataError, match=r"19 .*fewer than 20 of a label.*override=\[size\]"
+            ):
                 decided(folder, out)
         assert len(decided(folder, out, *["size"] * refused)) == 200
 
@@ -328,7 +330,7 @@ def test_thresholds_of_many_pieces_of_a_few_things_are_refused(calibrated):
     table, examples = scored(400, 4.0)
     things = {e.example_id: f"{e.label}{int(e.example_id) % 20}" for e in examples}
     folder, out = calibrated(table, labels_of(examples), clusters=things)
-    with pytest.raises(DataError, match=r"fewer than 20 of a kind.*override=\[size\]"):
+    with pytest.raises(DataError, match=r"fewer than 20 of a label.*override=\[size\]"):
         decided(folder, out)
     assert len(decided(folder, out, "size")) == 400
 
@@ -481,7 +483,7 @@ def test_errors_name_what_is_missing(tmp_path):
     ):
         ThresholdStage("x", apply="y", override=["all"])
     write_table(tmp_path / "scores.parquet", table)
-    with pytest.raises(DataError, match="no file of thresholds"):
+    with pytest.raises(DataError, match="not a file of thresholds"):
         calibrate_or_apply(ThresholdStage(str(tmp_path), apply=str(tmp_path / "none.json")))
 
 

@@ -144,7 +144,7 @@ def test_examples_are_drawn_by_the_seed_whatever_their_order():
     assert set(drawn) < {t.example_id for t in select_examples(Texts.of(rows), 6, None, 0)}
     assert drawn != [t.example_id for t in select_examples(Texts.of(rows), 5, None, 1)]
     assert [t.example_id for t in select_examples(Texts.of(rows), 5, ["7", "3"], 0)] == ["7", "3"]
-    with pytest.raises(ConfigError, match="view.ids names 'x'"):
+    with pytest.raises(ConfigError, match="view.ids contains 'x'"):
         select_examples(Texts.of(rows), 5, ["x"], 0)
 
 

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from contamination.core.artifacts import Built, build_or_open
+from contamination.core.artifacts import WrittenFiles, build_or_open
 from contamination.core.cli import CONF
 from contamination.injection.corpus import open_corpus
 from contamination.injection.export.run import ExportStage, export_corpus
@@ -161,7 +161,7 @@ def toy_corpus(folder, kind="bytes bos", copies=COPIES):
         examples.to_parquet(folder / "examples.parquet", index=False)
         files = [f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir()]
         counts = {"sequences": len(ids) // WIDTH, "tokens": len(ids)}
-        return Built([name, "ledger.parquet", "examples.parquet", *files], counts)
+        return WrittenFiles([name, "ledger.parquet", "examples.parquet", *files], counts)
 
     return open_corpus(build_or_open(folder / "corpus" / "toy-0", ToyConfig(), {}, make).path)
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 import yaml
 
-from contamination.core.artifacts import Built, write_manifest
+from contamination.core.artifacts import WrittenFiles, write_manifest
 from contamination.core.errors import ArtifactError, ConfigError, DataError, StoppedError
 from contamination.injection.__main__ import main
 from contamination.injection.export.run import ExportStage, export_corpus, open_export
@@ -55,7 +55,7 @@ def test_a_proof_that_fails_ends_with_1(exported, tmp_path, call):
     data[open_export(made.path).ledger["byte_start"][0]] ^= 1
     (folder / "tokens.bin").write_bytes(data)
     assert call("verify", folder)[0] == 2  # damaged
-    write_manifest(folder, made.inputs, Built([*made.files], made.counts))
+    write_manifest(folder, made.inputs, WrittenFiles([*made.files], made.counts))
     status, said = call("verify", folder)
     assert status == 1
     assert "FAILURES\na copy 0: sequence" in said.out
@@ -66,7 +66,7 @@ def test_an_export_that_was_stopped_is_made_again(exported, tmp_path, monkeypatc
     stage = ExportStage(str(tmp_path), str(corpus.artifact.path), format=node("olmo"))
 
     def stop(*_):
-        raise StoppedError("SIGTERM came")
+        raise StoppedError("SIGTERM was received")
 
     with monkeypatch.context() as patched:
         patched.setattr(Olmo, "prove", stop)
@@ -166,7 +166,7 @@ def test_a_received_export_runs_no_code(exported, tmp_path, call, monkeypatch, n
     kept.mkdir()
     node = payloads(folder, str(canary))[name]
     (folder / "config.yaml").write_text(yaml.safe_dump({**made.config(), "format": node}))
-    write_manifest(folder, made.inputs, Built([*made.files], made.counts))
+    write_manifest(folder, made.inputs, WrittenFiles([*made.files], made.counts))
     monkeypatch.syspath_prepend(folder)
     monkeypatch.chdir(folder)
     status, said = call("verify", folder)
@@ -185,7 +185,7 @@ def test_ones_own_format_is_proved_where_the_command_names_it(
     node = {"_target_": "payload.Mine"}
     (tmp_path / "payload.py").write_text(PAYLOAD.format(canary=str(canary)))
     (folder / "config.yaml").write_text(yaml.safe_dump({**made.config(), "format": node}))
-    write_manifest(folder, made.inputs, Built([*made.files], made.counts))
+    write_manifest(folder, made.inputs, WrittenFiles([*made.files], made.counts))
     monkeypatch.syspath_prepend(tmp_path)
     assert call("verify", folder)[0] == 2
     assert call("verify", folder, "format._target_=other.Mine")[0] == 2
@@ -204,7 +204,7 @@ def test_a_file_that_can_not_be_parsed_is_an_error_of_one_line(
     folder = tmp_path / "export" / "edited"
     shutil.copytree(made.path, folder)
     (folder / name).write_bytes(content)
-    write_manifest(folder, made.inputs, Built([*made.files], made.counts))
+    write_manifest(folder, made.inputs, WrittenFiles([*made.files], made.counts))
     status, said = call("verify", folder)
     errors = said.err.splitlines()
     assert (status, len(errors)) == (2, 1), said.err

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.core.artifacts import Built, write_manifest
+from contamination.core.artifacts import WrittenFiles, write_manifest
 from contamination.injection.export.run import ExportStage, export_corpus, prove_finished_export
 from contamination.injection.export.text_format import TextLines
 from tests.injection.export import conftest
@@ -171,7 +171,7 @@ EDITS = {
     spell: "a copy 0: line 0, characters",
     shorten: "characters, ",
     move: "differ from the example",
-    paste: "2 texts of the pool besides the ledger's, 1 were recorded",
+    paste: "2 texts of the pool besides the ledger's, but 1 were recorded",
 }
 
 
@@ -180,6 +180,6 @@ def test_what_was_edited_is_caught(exported, change, tmp_path):
     made = exported("text")[1]
     folder = Path(copytree(made.path, tmp_path / "export" / "edited"))
     edited(change)(folder)
-    write_manifest(folder, made.inputs, Built([*made.files], made.counts))
+    write_manifest(folder, made.inputs, WrittenFiles([*made.files], made.counts))
     failures = prove_finished_export(folder).failures
     assert any(EDITS[change] in line for line in failures), failures

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.core.artifacts import Built, write_manifest
+from contamination.core.artifacts import WrittenFiles, write_manifest
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.injection.export.run import prove_finished_export
 from contamination.injection.export.token_formats import Megatron, Olmo
@@ -132,8 +132,8 @@ EDITS = {
     "a document less": (cut, "tokens, "),
     "half a document less": (cut_within, "ends within a document"),
     "a document more": (lengthen, "tokens, "),
-    "the index": (edit_index, "is not as written"),
-    "a longer index": (lengthen_index, "is not as written"),
+    "the index": (edit_index, "differs from the index that was written"),
+    "a longer index": (lengthen_index, "differs from the index that was written"),
     "a row moved": (move(token_start=1, token_end=1, byte_start=2, byte_end=2), "differ from"),
     "a row's bytes": (move(byte_start=2), "are not sequence"),
     "a row's document": (move(document=1), "are not sequence"),
@@ -149,7 +149,7 @@ def test_what_was_edited_is_caught_by_its_hash_and_without_it(exported, name, ed
     change(folder, FILES[name])
     with pytest.raises(ArtifactError, match="damaged"):
         prove_finished_export(folder)
-    write_manifest(folder, made.inputs, Built([*made.files], made.counts))
+    write_manifest(folder, made.inputs, WrittenFiles([*made.files], made.counts))
     failures = prove_finished_export(folder).failures
     assert any(words in line for line in failures), failures
 

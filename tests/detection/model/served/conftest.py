@@ -7,14 +7,14 @@ import yaml
 
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import (
-    METHODS,
+    METHODS_FOLDER,
     DetectionConfig,
     DetectionStage,
     ScoredModelConfig,
 )
 from tests.detection.golden import GOLDEN, examples
 
-NODES = {p.stem: yaml.safe_load(p.read_text())[p.stem] for p in METHODS.glob("*.yaml")}
+NODES = {p.stem: yaml.safe_load(p.read_text())[p.stem] for p in METHODS_FOLDER.glob("*.yaml")}
 FOLDER = GOLDEN / "target"
 
 

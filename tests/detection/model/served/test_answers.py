@@ -76,5 +76,5 @@ def test_answers_that_another_run_drops_are_an_error(tmp_path):
 def test_a_folder_that_is_deleted_meanwhile_is_an_error(tmp_path):
     answers = filled(tmp_path)
     next(tmp_path.glob("*.jsonl")).unlink()
-    with pytest.raises(ArtifactError, match="It was deleted meanwhile"):
+    with pytest.raises(ArtifactError, match="The file was deleted"):
         answers[KEYS[0]]

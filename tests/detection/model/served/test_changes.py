@@ -91,7 +91,7 @@ def test_what_a_check_has_shown_is_kept(served, decoder, tokenizer, each_answer_
     with Server() as server:
         model = served(server)
         server.changes_after, server.another = len(server.seen) + 6, 1.0
-        words = r"it changes its answers: they differ by .* nats .* The 1 answers .* 3 are kept in"
+        words = r"it changes its answers: they differ by .* nats .* The 1 answers .* 3 remain in"
         with pytest.raises(ServerError, match=words) as error:
             model.score(sequences)
         assert "\n" not in str(error.value)
@@ -155,7 +155,7 @@ def test_a_server_that_only_writes_is_known_by_what_it_writes(served, tokenizer,
         model = served(server)
         model.generate(prompts[:1], 0)
         server.another = 1.0
-        with pytest.raises(ServerError, match="it changes its answers: they differ altogether"):
+        with pytest.raises(ServerError, match="it changes its answers: they differ completely"):
             model.generate(prompts[1:], 0)
         assert served(server).answers.folder != model.answers.folder
         server.another = 0.0

@@ -24,7 +24,7 @@ from contamination.core.signals import stop_on_signals
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.models import open_model
 from contamination.detection.models.served import client as client_module
-from contamination.detection.models.served.connections import in_parallel
+from contamination.detection.models.served.connections import run_in_parallel
 from contamination.detection.models.served.fingerprint import probe_token_ids
 from contamination.detection.models.served.responses import Completion
 from contamination.detection.run import run
@@ -41,7 +41,7 @@ KEY = "sk-do-not-write-me-anywhere-1234"
 def waits(monkeypatch):
     """The seconds that the client waits before it asks again."""
     found = []
-    monkeypatch.setattr(client_module, "stopped_within", found.append)
+    monkeypatch.setattr(client_module, "wait_for_stop", found.append)
     return found
 
 
@@ -84,9 +84,9 @@ def test_no_wait_is_longer_than_an_hour(stage, waits):
 
 
 BAD = {
-    "chat": ({"chat": True}, {}, "404 .This is a chat model.*Nor does it chat: .*404"),
+    "chat": ({"chat": True}, {}, "404 .This is a chat model.*It does not chat either: .*404"),
     "no such model": ({}, {"name": "gold"}, r"model.name is 'gold': .* Did you mean golden\?"),
-    "no key": ({"key": KEY}, {}, "401 .*model.key_env is None: it wants a key. Name the variable"),
+    "no key": ({"key": KEY}, {}, "401 .*model.key_env is None: it requires a key. Name the vari"),
     "wrong key": (
         {"key": KEY + "5", "says_key": True}, {"key_env": "KEY"},
         r"401 .Incorrect API key provided: \*\*\*.*the key in KEY is refused",
@@ -204,8 +204,8 @@ def test_beginnings_that_no_text_gives_are_said_before_any_is_asked(stage, tmp_p
 
 
 SENT = (
-    r"of the text 'The caf.*' the first \d+ tokens can't be asked about. The server takes nothing "
-    r"but text, .* So it is with \d+ beginnings of 1 of the 2 texts. Leave these texts out, or give"
+    r"of the text 'The caf.*' the first \d+ tokens can't be sent. The server accepts only text, "
+    r".* There are \d+ such beginnings in 1 of the 2 texts. Leave these texts out, or give"
 )
 
 
@@ -218,7 +218,7 @@ def test_a_wrong_address_is_said(stage):
         run(stage(url))
     with pytest.raises(ConfigError, match="model.url is 'localhost': give an address such as"):
         run(stage("localhost"))
-    with pytest.raises(ConfigError, match="model.url has a user, a password or a query") as error:
+    with pytest.raises(ConfigError, match="model.url contains a user, a password") as error:
         run(stage(f"http://me:{KEY}@localhost"))
     assert KEY not in str(error.value)
     with pytest.raises(ConfigError, match="model.tokenizer is None: give the model's tokenizer"):
@@ -251,7 +251,7 @@ def test_tokens_that_no_text_gives_are_not_sent_as_text(tmp_path, tokenizer):
         loaded, asked = model.load(DetectionConfig()), len(server.seen)
         bos = tokenizer("a")["input_ids"][0]
         apart = [bos, *(tokenizer(c, add_special_tokens=False)["input_ids"][-1] for c in "the")]
-        with pytest.raises(ServerError, match="tokens can't be asked about. The server ta"):
+        with pytest.raises(ServerError, match="tokens can't be sent. The server acc"):
             loaded.score([apart])
         assert len(server.seen) == asked
 
@@ -316,7 +316,7 @@ def test_after_an_error_nothing_is_asked_again_in_the_background(caplog):
 
     def work(job):
         if job == "bad":
-            while caplog.text.count("Asked again") < 3:
+            while caplog.text.count("Retrying") < 3:
                 time.sleep(0.001)
             raise ValueError(job)
         client.post("completions", {}, Completion)
@@ -324,10 +324,10 @@ def test_after_an_error_nothing_is_asked_again_in_the_background(caplog):
     before = set(threading.enumerate())
     with caplog.at_level(logging.INFO):
         with pytest.raises(ValueError, match="bad"):
-            list(in_parallel(work, ["bad", *range(3)], 4))
+            list(run_in_parallel(work, ["bad", *range(3)], 4))
         for thread in set(threading.enumerate()) - before:
             thread.join()
-    assert caplog.text.count("Asked again") == 3
+    assert caplog.text.count("Retrying") == 3
 
 
 def test_a_signal_ends_the_run_though_the_server_is_slow(stage, tmp_path):

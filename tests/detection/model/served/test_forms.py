@@ -68,7 +68,9 @@ def test_a_hidden_token_that_no_list_has_is_an_error(opened, tokenizer):
 
     with Short(**FORCED, hides=True, most=10**6) as server:
         loaded = opened(server).load(DetectionConfig())
-        with pytest.raises(ServerError, match=r"the token 'token_id:\d+' \(\d+\) can't be told"):
+        with pytest.raises(
+            ServerError, match=r"the token 'token_id:\d+' \(\d+\) can't be identified"
+        ):
             loaded.score([tokenizer("The caf\u00e9 \u65e5\u672c")["input_ids"]])
 
 
@@ -116,7 +118,7 @@ PROBABILITIES = [{"content": "a", "probs": [{"tok_str": "a", "prob": 0.5}]}]
     ],
 )
 def test_log_probabilities_in_another_place_are_not_taken_for_none(choice, answer, name):
-    with pytest.raises(ValueError, match=f"log-probabilities are in {name}, where they are not"):
+    with pytest.raises(ValueError, match=f"log-probabilities are in {name}, which is not"):
         Completion.model_validate({"choices": [{"text": "a", **choice}], **answer})
 
 
@@ -149,7 +151,7 @@ def test_prompt_logprobs_are_asked_for_where_echo_is_unknown(
 def test_a_named_model_that_is_not_listed_is_asked_for_with_a_warning(opened, caplog, lists):
     with Server(lists=lists) as server:
         assert opened(server, name=NAME).name == NAME
-    assert f"it does not list the model '{NAME}', and is asked for it" in caplog.text
+    assert f"it does not list the model '{NAME}', which is requested anyway" in caplog.text
 
 
 def test_a_name_that_is_neither_listed_nor_served_is_said_with_near_ones(opened):
@@ -168,7 +170,7 @@ def test_a_chat_that_continues_shows_the_tokens_of_an_answer(opened, decoder, ch
         first = server.seen[-1]["messages"][0]
     assert first == {"role": "user", "content": REQUEST}
     assert (model.probe.dialect.chat, model.probe.strategy) == (True, "forced token, raw")
-    assert "scores are of the text in that place" in caplog.text
+    assert "scores are of the text in that position" in caplog.text
     before = tokenizer.apply_chat_template([first], tokenize=False, add_generation_prompt=True)
     before = tokenizer(before, add_special_tokens=False)["input_ids"]
     (exact,) = decoder.score([[*before, *ids[1:]]])
@@ -184,7 +186,7 @@ def test_a_chat_that_only_answers_serves_what_reads_its_answers(stage, chatting,
             run(asked)
         said = server.seen[-1]["messages"][-1]["content"]
     assert said.startswith(f"{REQUEST}\n\n")
-    assert "only methods that read what the model writes can be used" in caplog.text
+    assert "only methods that read generated text can be used" in caplog.text
 
 
 @pytest.mark.parametrize(("chats", "continues"), [("continues", True), ("closes", False)])
@@ -225,7 +227,7 @@ def test_a_text_that_the_template_changes_is_said_before_it_is_sent(opened, chat
     with Server(folder=chatting, chat=True, chats="continues") as server:
         model = opened(server, tokenizer=chatting)
         ids, asked = model.tokenizer()(" The boat")["input_ids"], len(server.seen)
-        with pytest.raises(ServerError, match="tokens can't be asked about"):
+        with pytest.raises(ServerError, match="tokens can't be sent"):
             model.load(DetectionConfig()).score([ids])
         assert len(server.seen) == asked
 
@@ -246,7 +248,7 @@ def test_a_template_without_an_end_is_said(
     own = shutil.copytree(chatting, tmp_path / "own")
     (own / "chat_template.jinja").write_text(f"{template}{{# content #}}")
     if "for" in template:
-        monkeypatch.setattr(chat_templates, "SECONDS", 0.2)
+        monkeypatch.setattr(chat_templates, "RENDER_SECONDS", 0.2)
     words = rf"model\.tokenizer: its chat template can't be used: .*{words}"
     server = Server(folder=chatting, chat=True, chats="continues")
     with server, pytest.raises(ConfigError, match=words):
@@ -254,7 +256,7 @@ def test_a_template_without_an_end_is_said(
 
 
 def test_a_server_that_neither_completes_nor_chats_is_said(opened):
-    words = r"completions answers 404 .*Nor does it chat: .*404.* Give a server with /completions"
+    words = r"completions answers 404 .*It does not chat either: .*404.* Give a server with /comp"
     with Server(chat=True) as server, pytest.raises(ServerError, match=words):
         opened(server)
 

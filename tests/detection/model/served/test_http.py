@@ -72,8 +72,8 @@ def client(url, **given):
 
 
 BAD = {
-    "deep": ((200, b"[" * 100_000), "no JSON .it is nested more than 50 deep"),
-    "html": ((200, b"<html>Sign in</html>"), "its answer is cut, or no JSON"),
+    "deep": ((200, b"[" * 100_000), "not JSON .it is nested more than 50 deep"),
+    "html": ((200, b"<html>Sign in</html>"), "its answer is truncated, or not JSON"),
     "deep in an error": ((404, b"[" * 100_000), r"answers 404 \(\[\[\["),
     "a terminal's signs": ((404, b'{"error": "no\\u001b[31m such"}'), r"answers 404 \(no \[31m su"),
 }
@@ -232,7 +232,7 @@ def test_a_failure_that_may_pass_is_asked_again_whatever_its_coding():
 def test_a_failure_in_another_coding_is_said_with_its_status():
     with (
         answers(404, b"\x0b\x02", **{"Content-Encoding": "br"}) as url,
-        pytest.raises(ServerError, match=r"answers 404 \(its words are not read.* 'br'\)"),
+        pytest.raises(ServerError, match=r"answers 404 \(its message is not read.* 'br'\)"),
     ):
         client(url).get("models", ModelList)
 
@@ -321,8 +321,8 @@ EMPTY_BLOCK = b"\x00\x00\x00\xff\xff"
 WHOLE = gzip.compress(b'{"data": []}')
 ENDLESS = {
     "informational answers": (b"", b"HTTP/1.1 102 Processing\r\n\r\n" * 100, "no answer came"),
-    "a header": (OK + b"X: ", b"a" * 65536, "its answer is cut"),
-    "headers": (OK, b"X: a\r\n" * 1000, "its answer is cut"),
+    "a header": (OK + b"X: ", b"a" * 65536, "its answer is truncated"),
+    "headers": (OK, b"X: a\r\n" * 1000, "its answer is truncated"),
     "chunk extensions": (
         OK + b"Transfer-Encoding: chunked\r\n\r\n",
         b"1;a=" + b"b" * 200 + b"\r\n \r\n",
@@ -358,7 +358,7 @@ def test_whatever_never_ends_is_ended(name):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (WHOLE + b"\0x", "has bytes behind the end of its gzip content"),
+        (WHOLE + b"\0x", "has bytes after the end of its gzip content"),
         (WHOLE[:-1], "its gzip content has no end"),
         (WHOLE + gzip.compress(b"") * 1000, "its gzip content has more than 1000 members"),
         (zlib.compress(b"{}"), "it is not gzip"),

@@ -54,7 +54,7 @@ def test_numbers_that_end_after_the_probe_are_missed(served, tokenizer, shows, d
     with Server(prompt=False, shows=shows) as server:
         model = served(server)
         server.alters = alter
-        with pytest.raises(ServerError, match=r"of the text .* other than when it was probed"):
+        with pytest.raises(ServerError, match=r"of the text .* unlike when it was probed"):
             model.score([ids])
 
 
@@ -85,7 +85,7 @@ def test_a_bisection_wants_one_of_two_choices(served, tokenizer):
     with Server(prompt=False, shows="list", most=1) as server:
         model = served(server)
         server.alters = alter
-        with pytest.raises(ServerError, match="it chooses 'token_id:7', but by logit_bias"):
+        with pytest.raises(ServerError, match="it chooses 'token_id:7', but under logit_bias"):
             model.score([ids])
 
 
@@ -105,7 +105,9 @@ def test_a_bias_that_is_no_longer_heeded_is_an_error(served, tokenizer):
     with Deaf(prompt=False) as server:
         model = served(server)
         server.deaf = True
-        with pytest.raises(ServerError, match="it chooses 'token_id.* is the likeliest. See that"):
+        with pytest.raises(
+            ServerError, match="it chooses 'token_id.* is the likeliest. Check that"
+        ):
             model.score([ids])
 
 
@@ -161,7 +163,7 @@ def other_ids(record):
     [
         (fewer_merges, r"it counts \d+ tokens, the tokenizer 48"),
         (no_bos, "it counts 49 tokens, the tokenizer 48"),
-        (other_ids, "it goes on otherwise with the text than with the tokenizer's ids"),
+        (other_ids, "it continues the text differently from the tokenizer's ids"),
     ],
 )
 @pytest.mark.parametrize("does", [{}, {"prompt": False, "names_ids": False}])
@@ -194,7 +196,7 @@ FAILURES = {
     "an error": ({"text": ""}, {"error": {"message": "GPU lost"}}, "error is {'message': 'GPU"),
     "its error": ({"text": "a", "error": {"code": 502}}, {}, "error is {'code': 502}"),
     "no text": ({"text": None, "finish_reason": "stop"}, {}, "its answer has no text"),
-    "too long": ({"text": " the cat" * 10_000}, {}, "80,000 characters where max_tokens is 12"),
+    "too long": ({"text": " the cat" * 10_000}, {}, "80,000 characters although max_tokens is 12"),
     "no Unicode": ({"text": " the \ud800 cat"}, {}, r"text is ' the \\ud800 cat': a text is valid"),
 }
 
@@ -252,7 +254,7 @@ def test_a_greedy_text_that_is_too_long_is_an_error(served):
 
     with (
         Server(prompt=False, shows="nothing", bias=False, alters=alter) as server,
-        pytest.raises(ServerError, match="80,000 characters where max_tokens is 32"),
+        pytest.raises(ServerError, match="80,000 characters although max_tokens is 32"),
     ):
         served(server)
 
@@ -297,7 +299,9 @@ def test_a_text_of_zeros_is_an_error(served, tokenizer):
     ids = tokenizer(examples()[0]["text"])["input_ids"]
     with Server(alters=altered_echo(zeros, after=60)) as server:
         model = served(server)
-        with pytest.raises(ServerError, match="log-probabilities are all 0, which no model's are"):
+        with pytest.raises(
+            ServerError, match="log-probabilities are all 0, as those of no model are"
+        ):
             model.score([ids[:70]])
 
 

@@ -66,12 +66,13 @@ def test_the_probe_says_what_a_server_can_do(tmp_path):
         "forced token, raw yes its rounding 1 per token",
         "biased, closed form no",
         "top-n, then bisection yes 0.001 18.6 per token",
-        "argmax only, bisection yes 18.6 per token tells log(p_top / p), which no method reads",
-        "sampling only yes 1 per token n samples tell p to √(p (1 − p) / n): for methods that read "
-        "what is written",
+        "argmax only, bisection yes 18.6 per token shows only log(p_top / p), which no method "
+        "reads",
+        "sampling only yes 1 per token n samples estimate p to √(p (1 − p) / n): for methods that "
+        "read generated text",
     ]
     assert lines[10].startswith(
-        "recognised by 47 log-probabilities: another model's differ by more than"
+        "recognised by 47 log-probabilities: those of another model differ by more than"
     )
     assert "methods: gap_k" not in lines[11]
     assert lines[11].endswith("by prompt log-probabilities")

@@ -165,7 +165,9 @@ def test_a_bisection_needs_one_token_whose_name_is_its_own(tmp_path, decoder, to
     (exact,) = decoder.score([ids])
     found, *_ = tracked(tmp_path, ids, shows="list", names_ids=False)
     assert found[-1] == pytest.approx(exact.logprob[-1], abs=TOLERANCE + FORWARD)
-    with pytest.raises(ServerError, match=r"of the text .* the token '\ufffd' \(.* can't be told"):
+    with pytest.raises(
+        ServerError, match=r"of the text .* the token '\ufffd' \(.* can't be identified"
+    ):
         tracked(tmp_path, tokenizer(SHARED)["input_ids"][:10], shows="list", names_ids=False)
 
 
