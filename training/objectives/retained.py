@@ -7,6 +7,7 @@ from typing import Any
 from contamination.core.errors import require
 from contamination.training.config import (
     ACTIVATIONS,
+    ALL_TOKENS,
     KL,
     NLL,
     ModelConfig,
