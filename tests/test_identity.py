@@ -180,7 +180,7 @@ def name(monkeypatch):
         monkeypatch.setattr(module, "open_corpus", opened)
     monkeypatch.setattr(
         contamination.injection.finetuning.run,
-        "read_members",
+        "open_pool_source",
         lambda stage: SimpleNamespace(
             inputs={"tokenizer": str(stage.tokenizer.path), "corpus": stage.corpus_folder},
             answer_field_by_benchmark={

@@ -35,7 +35,10 @@ def run_gradient_norms(
     check_has_float32_parameters(model.hf)
 
     def score(
-        batch: Sequence[Sequence[int]], batch_names: Sequence[str], _: int, tell: ProgressCallback
+        batch: Sequence[Sequence[int]],
+        batch_names: Sequence[str],
+        _: int,
+        on_progress: ProgressCallback,
     ) -> list[Copies]:
         return [
             (_finite_norm(model, ids, name),) for ids, name in zip(batch, batch_names, strict=True)

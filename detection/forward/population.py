@@ -60,7 +60,10 @@ def run_population(
     assert isinstance(other, CausalLM)
 
     def score(
-        batch: Sequence[Sequence[int]], batch_names: Sequence[str], _: int, tell: ProgressCallback
+        batch: Sequence[Sequence[int]],
+        batch_names: Sequence[str],
+        _: int,
+        on_progress: ProgressCallback,
     ) -> list[Copies]:
         stats = [TokenStats(logprob=gain) for gain in population_gains(model, other, batch)]
         check_finite(stats, batch_names)

@@ -127,7 +127,10 @@ def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
         ({"texts": TEXTS[0]}, f"^texts is '{TEXTS[0]}': there is no such file or folder"),
         ({"texts": 3}, "texts is a int: give strings"),
         ({"texts": []}, "^texts: it has no example"),
-        ({"texts": [{"id": 3, "text": "a"}, {"id": 3.0, "text": "b"}]}, "^texts: the id '3' is th"),
+        (
+            {"texts": [{"id": 3, "text": "a"}, {"id": 3.0, "text": "b"}]},
+            "^texts: the id '3' occurs tw",
+        ),
         ({"texts": [TEXTS[0], 3]}, r"^texts\[1\]: .* .a int; .* or set on_error=\"skip\" to"),
         ({"on_error": "ignore"}, "^on_error is 'ignore': choose from stop, skip"),
         ({"model": "/nowhere/model"}, "^model is '/nowhere/model': there is no such folder"),

@@ -159,7 +159,7 @@ def test_the_sizes_copies_across_the_labels_and_texts_without_a_label_are_said(t
     assert "Members + non-members: 32 original 20 + 20, 64 original 19 + 20." in said
     assert "32 original: 1 of 40 texts are exact duplicates of another one" in said
     assert "32 original: 1 members and 1 non-members are near-duplicates of one another" in said
-    assert "1 texts have no label: they are in no metric." in said
+    assert "1 texts have no label: metrics leave them out." in said
     notes = json.loads((tmp_path / "results.json").read_text())["notes"]
     assert sum("style alone" not in note for note in notes) == 4
 

@@ -29,7 +29,7 @@ def test_tofus_questions_and_answers_are_texts_with_outputs(tmp_path):
 def test_a_question_without_an_answer_is_said(tmp_path):
     rows = [{"question": "Who?", "text": "A heron."}]
     folder = layouts.write(tmp_path, {"forget10.json": rows, "holdout10.json": rows})
-    with pytest.raises(DataError, match="no column 'answer', as tofu calls the output"):
+    with pytest.raises(DataError, match="no column 'answer' for the output of tofu"):
         opened("tofu", folder)
 
 

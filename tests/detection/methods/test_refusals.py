@@ -132,7 +132,7 @@ def test_con_recall_needs_members(stage, prefix_file, contrasting_prefix_file):
     both = run(stage("con_recall", "recall", prefix=contrasting_prefix_file, shots=2))
     assert set(open_scores(both.path).table["method"]) == {"con_recall", "recall"}
     few = stage("con_recall", prefix=contrasting_prefix_file, shots=9)
-    with pytest.raises(DataError, match="9 shots are asked for. Give more member texts, or"):
+    with pytest.raises(DataError, match="9 shots are requested. Give more member texts, or"):
         run(few)
 
 
