@@ -33,7 +33,7 @@ from scipy.stats import norm, rankdata, ttest_ind
 from contamination.audits.benchmark import inputs
 from contamination.audits.benchmark.audit import audit_texts
 from contamination.audits.benchmark.comparison import LEAKED, NO_EVIDENCE, UNDETERMINED
-from contamination.core.artifacts import open_artifact
+from contamination.core.artifacts import is_complete, open_artifact
 from contamination.core.seeds import derive_seed
 from contamination.data.examples import make_text
 from contamination.data.texts import Text, Texts
@@ -142,7 +142,8 @@ def main(runs: str = "runs", audits: str = "20") -> None:
 def find_cells(folder: Path) -> Iterator[tuple[Path, int, list[Text]]]:
     """Yields each scores folder with its occurrences and labelled examples; the clean model first.
 
-    A clean model's training corpus is not the one whose examples it scores; its occurrences are 0.
+    A clean model is from elsewhere, or its training corpus is not the one whose examples it scores;
+    its occurrences are 0.
     """
     cells = []
     for path in sorted((folder / "scores").iterdir()):
@@ -150,8 +151,9 @@ def find_cells(folder: Path) -> Iterator[tuple[Path, int, list[Text]]]:
         corpus, model = Path(config["examples"]["path"]), Path(config["model"]["path"])
         if not corpus.is_dir():  # changed texts, which an earlier run scored
             continue
-        trained_on = open_artifact(model, MODEL_KIND).config()["corpus_folder"]
-        is_clean = Path(trained_on) != corpus
+        is_clean = not is_complete(model) or corpus != Path(
+            open_artifact(model, MODEL_KIND).config()["corpus_folder"]
+        )
         occurrences = (
             0 if is_clean else open_artifact(corpus, "corpus").config()["occurrences"]["count"]
         )
