@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from contamination.core.errors import ConfigError
-from contamination.detection.alignment import describe_other_tokenizer
 from contamination.detection.config import DetectionStage
 from contamination.detection.flags import UPPER_BOUND
 from contamination.detection.methods.base import Method
@@ -32,6 +33,9 @@ PATH_DESCRIPTIONS = {
     "prefix": "a file of non-member texts, none of them scored (a corpus folder with held-out "
     "texts needs none)",
 }
+
+IGNORED_TOKENIZER_PARTS = ("truncation", "padding")
+"""The parts of a tokenizer's JSON that don't change how a text is divided into tokens."""
 
 
 def method_needs(method: Method) -> set[str]:
@@ -131,6 +135,48 @@ def describe_missing_numbers(
             remedy = "Leave the method out, or score a model in files."
             return reason, f"{reason} ({model.field} is {model.path!r}). {remedy}"
     return None
+
+
+def describe_other_tokenizer(
+    models: Mapping[str, ModelHandle], method: Method
+) -> tuple[str, str] | None:
+    """Returns that an aligned method's models have different tokenizers, without and with remedy.
+
+    Returns None if the method compares no tokens, or if the tokenizers agree.
+    """
+    others = {wanted.model for wanted in method.passes} - {"target"}
+    if not method.aligned:
+        return None
+    for role in sorted(others & models.keys()):
+        if not have_same_tokenizer(models["target"], models[role]):
+            reason = f"a {role} with the target's tokenizer"
+            return reason, (
+                f"{reason}, whose tokens it compares one by one, but {models[role].field} is "
+                f"{models[role].path!r} and divides texts in another way than "
+                f"{models['target'].field} ({models['target'].path!r}). Give another {role}, or "
+                "method=reference, which compares means."
+            )
+    return None
+
+
+def have_same_tokenizer(first: ModelHandle, second: ModelHandle) -> bool:
+    """Returns whether two models' tokenizers are equal but for truncation and padding."""
+    if first.tokenizer_digest == second.tokenizer_digest:
+        return True
+    first_content, second_content = (
+        _tokenizer_content(first.tokenizer()),
+        _tokenizer_content(second.tokenizer()),
+    )
+    return first_content is not None and first_content == second_content
+
+
+def _tokenizer_content(tokenizer: Any) -> dict[str, Any] | None:
+    """Returns all that decides how a text is divided, or None if the tokenizer does not say."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return None
+    content = json.loads(backend.to_str())
+    return {name: part for name, part in content.items() if name not in IGNORED_TOKENIZER_PARTS}
 
 
 def name_upper_bounds(methods: Methods, models: Mapping[str, ModelHandle]) -> Methods:

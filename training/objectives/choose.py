@@ -45,24 +45,21 @@ def check_objective(config: TrainingConfig, *, has_outputs: bool = True) -> None
     _check_retained_text(config)
     _check_rmu(config)
     _check_answers(config, has_outputs=has_outputs)
-    relabels = config.objective == "relabel"
-    remedy = (
-        "training.objective=relabel needs a model that was trained further on the forget set: "
-        "train one with training.objective=likelihood and give its folder, runs/model/…."
+    _check_field_belongs_to(
+        config,
+        "reinforced_path",
+        "relabel",
+        "needs a model that was trained further on the forget set: train one with "
+        "training.objective=likelihood and give its folder, runs/model/….",
     )
-    config.require(config.reinforced_path is not None or not relabels, "reinforced_path", remedy)
-    remedy = f"training.objective is {config.objective!r}: leave it out, or choose relabel."
-    config.require(config.reinforced_path is None or relabels, "reinforced_path", remedy)
     remedy = "training.objective=likelihood forgets nothing: leave it out, or choose an unlearner."
     weighted = config.forget_weight != 1
     config.require(not weighted or config.objective != LIKELIHOOD, "forget_weight", remedy)
 
 
 def _check_retained_text(config: TrainingConfig) -> None:
-    retains, has_retained = (
-        OBJECTIVE_CLASSES[config.objective].retains,
-        config.retain_folder is not None,
-    )
+    retains = OBJECTIVE_CLASSES[config.objective].retains
+    has_retained = config.retain_folder is not None
     remedy = (
         f"training.objective is {config.objective!r}, which learns nothing beside the corpus: "
         "leave it out, or choose difference."
@@ -80,13 +77,13 @@ def _check_retained_text(config: TrainingConfig) -> None:
 def _check_rmu(config: TrainingConfig) -> None:
     steers = config.objective == "rmu"
     keeps = config.retain_folder is not None and retain_loss_of(config) == ACTIVATIONS
-    remedy = (
-        "training.objective=rmu steers the output of one layer: give its number, from 0 (a middle "
-        "layer; 7 in models of 7 billion weights)."
+    _check_field_belongs_to(
+        config,
+        "rmu_layer",
+        "rmu",
+        "steers the output of one layer: give its number, from 0 (a middle layer; 7 in models of "
+        "7 billion weights).",
     )
-    config.require(config.rmu_layer is not None or not steers, "rmu_layer", remedy)
-    remedy = f"training.objective is {config.objective!r}: leave it out, or choose rmu."
-    config.require(config.rmu_layer is None or steers, "rmu_layer", remedy)
     remedy = "only training.objective=rmu names a layer: choose nll or kl."
     config.require(steers or not keeps, "retain_loss", remedy)
     remedy = "training.objective=rmu reads a layer's output, which is fused away: choose false."
@@ -100,10 +97,18 @@ def _check_answers(config: TrainingConfig, *, has_outputs: bool) -> None:
         "(python -m injection finetuning), or choose simnpo."
     )
     config.require(has_outputs or not answers, "objective", remedy)
-    remedy = (
-        "training.objective=idk_dpo prefers other answers to the forget set's: give a text file "
-        'with one per line, such as "I don\'t know.".'
+    _check_field_belongs_to(
+        config,
+        "idk_answers",
+        "idk_dpo",
+        "prefers other answers to the forget set's: give a text file with one per line, such as "
+        '"I don\'t know.".',
     )
-    config.require(config.idk_answers is not None or not answers, "idk_answers", remedy)
-    remedy = f"training.objective is {config.objective!r}: leave it out, or choose idk_dpo."
-    config.require(config.idk_answers is None or answers, "idk_answers", remedy)
+
+
+def _check_field_belongs_to(config: TrainingConfig, field: str, objective: str, need: str) -> None:
+    """Checks that `field` is given with `objective` and with no other one."""
+    chosen, given = config.objective == objective, getattr(config, field) is not None
+    config.require(given or not chosen, field, f"training.objective={objective} {need}")
+    remedy = f"training.objective is {config.objective!r}: leave it out, or choose {objective}."
+    config.require(chosen or not given, field, remedy)

@@ -9,7 +9,6 @@ import torch
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.config import ExamplesConfig
-from contamination.detection.alignment import have_same_tokenizer
 from contamination.detection.config import (
     DetectionConfig,
     DetectionStage,
@@ -24,7 +23,7 @@ from contamination.detection.forward.gradients import (
 )
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.hf_model import HFModel
-from contamination.detection.requirements import choose_methods
+from contamination.detection.requirements import choose_methods, have_same_tokenizer
 from contamination.detection.resources import open_prefix
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
