@@ -14,7 +14,7 @@ __getattr__ = lazy_exports(__name__, {"Report": "report_folder", "open_report": 
 
 
 def analyse(*words: str) -> Report:
-    """Write a report on some cells, or find it written: `python -m analysis` with these words.
+    """Writes a report on some cells, or finds it written: `python -m analysis` with these words.
 
     Args:
         *words: overrides of conf/analysis.yaml, such as `"cells=[{corpus: …, model: …, …}]"`.

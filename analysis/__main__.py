@@ -17,14 +17,14 @@ EXPERIMENT, ITS_NAME = re.compile(r"^\+*experiment(?==)"), "experiment_name"
 
 
 def main(config: DictConfig) -> None:
-    """Check the config and run the stage."""
+    """Checks the config and runs the stage."""
     from contamination.analysis.run import run
 
     run(convert_config(config, AnalysisStage))
 
 
 def report_from_wandb(config: DictConfig) -> None:
-    """Pull the results back from Weights & Biases, or from a local record of it."""
+    """Pulls the results back from Weights & Biases, or from a local record of it."""
     from contamination.analysis.wandb.read import write_wandb_report
 
     report = write_wandb_report(convert_config(_with_experiment_name(config), WandbReport))
@@ -33,7 +33,7 @@ def report_from_wandb(config: DictConfig) -> None:
 
 
 def create_wandb_view(config: DictConfig) -> None:
-    """Save a view of a project in Weights & Biases, and print its address."""
+    """Saves a view of a project in Weights & Biases, and prints its address."""
     from contamination.analysis.wandb.view import WandbViewConfig, save_view
 
     print(save_view(convert_config(_with_experiment_name(config), WandbViewConfig)))
@@ -47,7 +47,7 @@ def _with_experiment_name(config: DictConfig) -> DictConfig:
 
 
 def run_named_tool() -> int:
-    """Run the stage or the tool that the command line names; returns the exit status."""
+    """Runs the stage or the tool that the command line names; returns the exit status."""
     tools = {"wandb": report_from_wandb, "wandb-view": create_wandb_view}
     name, run = "analysis", main
     if sys.argv[1:2] and sys.argv[1] in tools:

@@ -109,7 +109,7 @@ class Cell:
 
 
 def open_cell(paths: CellPaths) -> Cell:
-    """Read a cell through its artefacts' owners."""
+    """Reads a cell through its artefacts' owners."""
     with errors_naming_folders(*paths.artifact_folders):
         second = None
         if paths.first is not None and paths.finetuning is not None:
@@ -130,7 +130,7 @@ def make_cell(
     second: TwoStageTraining | None = None,
     scope: str = WHOLE,
 ) -> Cell:
-    """Join the four artefacts; every example needs every score.
+    """Joins the four artefacts; every example needs every score.
 
     Args:
         corpus: the contaminated corpus.
@@ -300,7 +300,7 @@ def _digest_suffix(cell: Cell) -> str:
 
 
 def _check_scored_models(model: Checkpoint, clean: Scores, contaminated: Scores) -> None:
-    """Raise an ArtifactError for scores of another model; a server's model is taken as given."""
+    """Raises an ArtifactError for scores of another model; a server's model is taken as given."""
     from contamination.detection.models.base import SERVED_SUFFIX
 
     scored_digest = _scored_model_digest(contaminated)

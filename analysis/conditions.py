@@ -187,7 +187,7 @@ class TwoStageTraining:
         return STAGES[seen]
 
     def check_provenance(self, model: Checkpoint, examples: pd.DataFrame) -> None:
-        """Raise an ArtifactError where the model is not of this start and this set.
+        """Raises an ArtifactError where the model is not of this start and this set.
 
         Nor may the set contain copies of an example that is no member in the corpus (`examples`):
         it would be counted as one that no model saw.

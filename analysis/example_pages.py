@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def write_example_pages(folder: Path, cells: Iterable[CellPaths], count: int) -> list[Path]:
-    """Write a page per cell: `count` members and non-members, scored before and after training.
+    """Writes a page per cell: `count` members and non-members, scored before and after training.
 
     The pages read stored passes; a cell whose passes or texts are gone has none, as the log
     explains. See `detection.viewer.run`.
@@ -89,7 +89,7 @@ def _page_config(scored: Artifact, before: Artifact, page_settings: Mapping[str,
 
 
 def _check_not_a_stream(path: Any) -> None:
-    """Raise an ArtifactError if examples would be read from standard input, a pipe or a device."""
+    """Raises an ArtifactError if examples would be read from standard input, a pipe or a device."""
     file = Path(path or ".")
     if path == "-" or (file.exists() and not (file.is_file() or file.is_dir())):
         raise ArtifactError(f"examples.path is {path!r}: a report reads files and folders only.")

@@ -62,7 +62,7 @@ class CellRecord:
 
 
 def open_record(paths: CellPaths) -> CellRecord:
-    """Read a cell's record through its artefacts' owners."""
+    """Reads a cell's record through its artefacts' owners."""
     with errors_naming_folders(paths.corpus, paths.model, paths.contaminated):
         corpus, model = (
             open_corpus(paths.corpus),

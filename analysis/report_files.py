@@ -109,7 +109,7 @@ def gather_findings(
 
 
 def write_report_files(folder: Path, stage: AnalysisStage, findings: Findings) -> list[Path]:
-    """Write the files; the paths of all but the page, which says when and where it was written."""
+    """Writes the files; the paths of all but the page, which says when and where it was written."""
     written = write_tables(folder / TABLES, findings.tables)
     pictures: dict[str, list[Picture]] = {}
     for saved in save_charts(findings, folder / CHARTS):

@@ -77,7 +77,7 @@ class Report:
 
 
 def open_report(path: Path | str) -> Report:
-    """Open a finished report folder.
+    """Opens a finished report folder.
 
     Raises:
         ArtifactError: there is none, or it is unfinished.

@@ -47,7 +47,7 @@ MOST_TABLES, MOST_NOTES = 2, 5
 
 
 def run(stage: AnalysisStage) -> Artifact:
-    """Write the report on the stage's cells, or reuse it, and log its main table."""
+    """Writes the report on the stage's cells, or reuses it, and logs its main table."""
     stage.wandb.check_login()
     cells = [open_cell(paths) for paths in stage.cells]
     return write_report(stage, cells, [open_record(paths) for paths in stage.cells])
@@ -56,7 +56,7 @@ def run(stage: AnalysisStage) -> Artifact:
 def write_report(
     stage: AnalysisStage, cells: Sequence[Cell], records: Sequence[CellRecord] = ()
 ) -> Artifact:
-    """Make the report of cells that are already open; their order doesn't matter.
+    """Makes the report of cells that are already open; their order doesn't matter.
 
     Without their `records` there are no losses over training and no ledger in the report.
     """

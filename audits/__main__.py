@@ -14,7 +14,7 @@ from contamination.core.help import asks_for_help, render_command
 
 
 def main(config: DictConfig) -> None:
-    """Audit a model with your own texts, and print the findings."""
+    """Audits a model with your own texts, and prints the findings."""
     from contamination.audits.base import AuditStage
     from contamination.audits.run import PAGE, read_findings, run
 
@@ -23,7 +23,7 @@ def main(config: DictConfig) -> None:
 
 
 def fresh(config: DictConfig) -> None:
-    """Write questions to publish and questions to keep back."""
+    """Writes questions to publish and questions to keep back."""
     from contamination.audits.benchmark.fresh import FreshStage, make_fresh
 
     folder = make_fresh(convert_config(config, FreshStage))
@@ -31,7 +31,7 @@ def fresh(config: DictConfig) -> None:
 
 
 def run_chosen_audit() -> int:
-    """Run the audit that the command line chooses; returns the exit status."""
+    """Runs the audit that the command line chooses; returns the exit status."""
     from contamination.audits.base import (
         add_audit_prefixes,
         find_audit_command,

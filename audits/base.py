@@ -40,7 +40,7 @@ class AuditStage(ScoringNodes):
     def score_texts(
         self, texts: Texts, description: str, model: ScoredModelConfig | None = None
     ) -> Artifact:
-        """Score texts as `python -m detection` does; existing scores are reused.
+        """Scores texts as `python -m detection` does; existing scores are reused.
 
         Args:
             texts: the texts, with unique ids.

@@ -159,7 +159,7 @@ def build_or_open(
 
 @contextmanager
 def started_or_resumed_folder(folder: Path, config: Any) -> Iterator[None]:
-    """Start or resume a folder; a new folder is removed again if its config is not valid.
+    """Starts or resumes a folder; a new folder is removed again if its config is not valid.
 
     Raises:
         DataError: the disk can't be written to.
@@ -179,7 +179,7 @@ def started_or_resumed_folder(folder: Path, config: Any) -> Iterator[None]:
 
 @contextmanager
 def shared_folder(folder: Path, config: Any, claim: str) -> Iterator[bool]:
-    """Add files to a folder that other processes may add files to, or may build.
+    """Adds files to a folder that other processes may add files to, or may build.
 
     Only one process at a time holds the lease that `claim` names; the others wait.
 
@@ -218,7 +218,7 @@ def format_config(config: Any) -> str:
 
 
 def check_config_bytes(text: str, max_bytes: int) -> None:
-    """Raise a ConfigError if the text of a config has more than `max_bytes` bytes."""
+    """Raises a ConfigError if the text of a config has more than `max_bytes` bytes."""
     if (size := len(text.encode())) > max_bytes:
         raise ConfigError(
             f"The configuration has {size:,} bytes, but at most {max_bytes:,} can be read: give "
@@ -232,7 +232,7 @@ def write_manifest(
     written: WrittenFiles,
     naming_settings: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the manifest atomically, after all other files: it marks the folder as complete.
+    """Writes the manifest atomically, after all other files: it marks the folder as complete.
 
     Args:
         folder: the run folder.
@@ -292,7 +292,7 @@ def open_artifact(folder: Path | str, kind: str) -> Artifact:
 
 
 def check_owning_run_folder(path: Path | str) -> None:
-    """Check the integrity of the run folder that contains a file or folder, if there is one.
+    """Checks the integrity of the run folder that contains a file or folder, if there is one.
 
     For a symbolic link, both the link and its target are checked.
 
@@ -329,7 +329,7 @@ def _check_manifest_lists_subfolder(owner: Path, subfolder: Path) -> None:
 
 
 def check_run_folder(folder: Path) -> None:
-    """Check a folder with a manifest, unless another program or an earlier version wrote it.
+    """Checks a folder with a manifest, unless another program or an earlier version wrote it.
 
     Raises:
         ArtifactError: it is damaged.

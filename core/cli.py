@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> int:
-    """Compose `conf/<config_name>.yaml` with the command line's overrides and call `run` with it.
+    """Composes `conf/<config_name>.yaml` with the command line's overrides and calls `run` with it.
 
     Returns:
         The exit status: 0, 2 after an error that the user can fix, 143 after SIGTERM and 130 after
@@ -96,7 +96,7 @@ def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> 
 
 
 def run_tool(tool: Callable[[], int | None]) -> int:
-    """Run a command that is not a Hydra application.
+    """Runs a command that is not a Hydra application.
 
     Returns:
         The exit status: the tool's (0 for None), or that of a user error or a signal, which is
@@ -115,7 +115,7 @@ def run_tool(tool: Callable[[], int | None]) -> int:
 
 
 def print_error(error: UserError | StoppedError) -> int:
-    """Print the error without the command line's secrets, and return its exit status."""
+    """Prints the error without the command line's secrets, and returns its exit status."""
     label = "stopped" if isinstance(error, StoppedError) else "error"
     message = escape_controls(secrets.hide_sensitive_overrides(str(error), sys.argv[1:]))
     print(f"{label}: {message}", file=sys.stderr)
@@ -125,7 +125,7 @@ def print_error(error: UserError | StoppedError) -> int:
 def run_stage(
     name: str, overrides: Sequence[str], schema: type[T], run: Callable[[T], Artifact]
 ) -> Path:
-    """Run a stage from Python as its command would with the same overrides.
+    """Runs a stage from Python as its command would with the same overrides.
 
     Args:
         name: the name of the file in conf/, without its suffix.
@@ -192,7 +192,7 @@ def check_runs_folder(config: DictConfig) -> str:
 
 
 def check_config_size(config: DictConfig) -> None:
-    """Raise a ConfigError if the run folder's config.yaml would be too large to be read."""
+    """Raises a ConfigError if the run folder's config.yaml would be too large to be read."""
     try:
         check_yaml_limits(OmegaConf.to_container(config))
     except ValueError as error:
@@ -200,7 +200,7 @@ def check_config_size(config: DictConfig) -> None:
 
 
 def check_no_sweeper_params(overrides: Sequence[str]) -> None:
-    """Check that the command line sweeps over fields directly, as in `seed=0,1`.
+    """Checks that the command line sweeps over fields directly, as in `seed=0,1`.
 
     Hydra's basic sweeper reads `hydra.sweeper.params` from files. Given on the command line, it
     fails with a traceback, except for null, which drops the values from files.
@@ -226,7 +226,7 @@ class SweepCheck(Callback):
     """
 
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
-        """Exit with the status of a user error if `runs` or the sweep's values are not valid."""
+        """Exits with the status of a user error if `runs` or the sweep's values are not valid."""
         try:
             check_runs_folder(config)
             check_sweep_cells(config)
@@ -236,7 +236,7 @@ class SweepCheck(Callback):
 
 
 def check_sweep_cells(config: DictConfig) -> None:
-    """Check that Hydra's basic sweeper would run the cells that the command line describes.
+    """Checks that Hydra's basic sweeper would run the cells that the command line describes.
 
     Raises:
         ConfigError: there is no cell, as with `seed=range(0,0)`, or a list contains ranges.
@@ -263,7 +263,7 @@ def check_sweep_cells(config: DictConfig) -> None:
 
 
 def check_sweep_fields(config: DictConfig) -> None:
-    """Check that the cells of a sweep can be composed; each override is checked once.
+    """Checks that the cells of a sweep can be composed; each override is checked once.
 
     Raises:
         ConfigError: a field or a choice is unknown.
@@ -365,7 +365,7 @@ def _describe_hydra_error(error: Exception) -> str:
 
 @contextmanager
 def discard_output() -> Iterator[None]:
-    """Discard standard output and standard error, also those of subprocesses."""
+    """Discards standard output and standard error, also those of subprocesses."""
     sys.stdout.flush()
     sys.stderr.flush()
     saved_descriptors = [(descriptor, os.dup(descriptor)) for descriptor in (1, 2)]
@@ -383,7 +383,7 @@ def discard_output() -> Iterator[None]:
 
 
 def quiet_libraries() -> None:
-    """Turn off the progress bars and warnings of libraries; their errors are still shown."""
+    """Turns off the progress bars and warnings of libraries; their errors are still shown."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")

@@ -84,7 +84,7 @@ class Ranged:
                 self.require(range_.allows(value), field.name, remedy)
 
     def require(self, condition: bool, name: str, remedy: str) -> None:
-        """Raise a ConfigError with field, value and remedy unless `condition` is true."""
+        """Raises a ConfigError with field, value and remedy unless `condition` is true."""
         require(condition, f"{self.node}.{name}".lstrip("."), getattr(self, name), remedy)
 
 
@@ -106,7 +106,7 @@ def field_naming_unless_default(default: Any, range_: Range | None = None) -> An
 
 
 def register_schema(node: str, schema: type) -> None:
-    """Register `schema/<node>` for Hydra's defaults lists, which types the config node `<node>`.
+    """Registers `schema/<node>` for Hydra's defaults lists, which types the config node `<node>`.
 
     A field that is a dict of texts has keys of the user's own, so any may be given.
     """

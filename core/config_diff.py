@@ -50,7 +50,7 @@ def iter_differences(was: Any, now: Any, name: str = "") -> Iterator[Difference]
 def log_nearest_folder(
     folder: Path, schema: int, named: Mapping[str, Any], inputs: Mapping[str, str]
 ) -> None:
-    """Log which finished folder differs least from a new one, if any is similar.
+    """Logs which finished folder differs least from a new one, if any is similar.
 
     Nothing is logged if the new folder exists.
 

@@ -33,7 +33,7 @@ RUST_OS_ERROR = re.compile(r"\(os error (\d+)\)")  # as tokenizers and safetenso
 
 @contextmanager
 def disk_errors_as_data_errors(folder: str | Path | None = None) -> Iterator[None]:
-    """Turn disk errors into a DataError with a remedy; other errors are not changed.
+    """Turns disk errors into a DataError with a remedy; other errors are not changed.
 
     Args:
         folder: named in the message if the error itself names no file.
@@ -66,7 +66,7 @@ def is_writable_folder(path: str | Path) -> bool:
 
 
 def check_has_disk(field: str, path: str | Path) -> None:
-    """Raise a ConfigError if `path` is in a file system without a disk, such as /proc."""
+    """Raises a ConfigError if `path` is in a file system without a disk, such as /proc."""
     existing = _nearest_existing(path)
     remedy = f"no folder can be created in {existing}. Give a folder on a disk."
     is_possible = not existing.is_dir() or _can_contain_folders(existing)
@@ -74,7 +74,7 @@ def check_has_disk(field: str, path: str | Path) -> None:
 
 
 def check_writable_folder(field: str, path: str | Path) -> None:
-    """Raise a ConfigError unless a folder can be created at `path`, or written to."""
+    """Raises a ConfigError unless a folder can be created at `path`, or written to."""
     existing = _nearest_existing(path)
     is_folder = existing.is_dir()
     reason = "can't be written to, or a name is too long" if is_folder else "is not a folder"
@@ -84,7 +84,7 @@ def check_writable_folder(field: str, path: str | Path) -> None:
 
 
 def check_output_file(field: str, path: str | Path) -> None:
-    """Raise a ConfigError unless output can be written to `path`: a file, a pipe or a device.
+    """Raises a ConfigError unless output can be written to `path`: a file, a pipe or a device.
 
     The folder of a file must exist.
     """

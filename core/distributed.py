@@ -38,7 +38,7 @@ class World:
         return self.rank == 0
 
     def wait(self) -> None:
-        """Wait until every process has called this."""
+        """Waits until every process has called this."""
         import torch
 
         if self.size > 1:
@@ -98,7 +98,7 @@ class World:
 
 
 def exit_process(status: int) -> NoReturn:
-    """End a process that a launcher started immediately, with this exit status.
+    """Ends a process that a launcher started immediately, with this exit status.
 
     During a normal exit, a library's thread sometimes aborts the process, and the launcher would
     report a crash.

@@ -83,6 +83,6 @@ def describe_error(error: Exception) -> str:
 
 
 def require(condition: bool, field: str, value: object, remedy: str) -> None:
-    """Raise a ConfigError naming the field, the value and the remedy unless `condition` is true."""
+    """Raises a ConfigError with field, value and remedy unless `condition` is true."""
     if not condition:
         raise ConfigError(f"{field} is {value!r}: {remedy}")

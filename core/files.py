@@ -18,7 +18,7 @@ HASH_KEY = "own_sha256"  # the entry with the hash of all other entries
 
 
 def sync_to_disk(path: Path) -> None:
-    """Wait until the bytes of a file, or the entries of a folder, are on the disk."""
+    """Waits until the bytes of a file, or the entries of a folder, are on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -48,7 +48,7 @@ def temporary_path(path: Path) -> Path:
 
 
 def write_text_atomically(path: Path, text: str) -> None:
-    """Write the text to `path` completely, or leave an existing file unchanged."""
+    """Writes the text to `path` completely, or leaves an existing file unchanged."""
     unfinished = temporary_path(path)
     with unfinished.open("w") as stream:
         stream.write(text)

@@ -23,7 +23,7 @@ HELP = ("-h", "--help")
 
 
 def print_help_or_error(package: str) -> int | None:
-    """Print the help for `--help`, or the error for a sub-command that does not exist.
+    """Prints the help for `--help`, or the error for a sub-command that does not exist.
 
     Args:
         package: the package that `python -m` runs; its arguments are those of the process.
@@ -42,7 +42,7 @@ def print_help_or_error(package: str) -> int | None:
 
 
 def print_usage_error(module: str) -> int:
-    """Print the help of a command whose arguments are wrong; returns the exit status."""
+    """Prints the help of a command whose arguments are wrong; returns the exit status."""
     command = command_of_module(module)
     assert command is not None
     print(render_command(command), file=sys.stderr)

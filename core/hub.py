@@ -97,7 +97,7 @@ def commit_digest(name: str, commit: str) -> str:
 def upload_data_set(
     field: str, name: str, files: Mapping[str, bytes | Path], *, private: bool, message: str
 ) -> str:
-    """Upload files to a data set on the hub in one commit, and return the commit's address.
+    """Uploads files to a data set on the hub in one commit, and returns the commit's address.
 
     The data set is created if it does not exist. Its other files are kept. The token is read from
     HF_TOKEN or from `hf auth login`.
@@ -146,7 +146,7 @@ def upload_data_set(
 
 @contextmanager
 def _upload_errors(field: str, name: str, token: str) -> Iterator[None]:
-    """Turn errors of an upload into user errors, without the token in their messages."""
+    """Turns errors of an upload into user errors, without the token in their messages."""
     from huggingface_hub import get_session
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -183,7 +183,7 @@ def _upload_errors(field: str, name: str, token: str) -> Iterator[None]:
 
 @contextmanager
 def hub_offline() -> Iterator[None]:
-    """Let the body read only the hub's cache, without contacting the hub.
+    """Lets the body read only the hub's cache, without contacting the hub.
 
     It is used for names in stored configs, which may come from elsewhere: a request would send the
     user's token.
@@ -213,7 +213,7 @@ def cache_only_hint(name: str, kind: str = "model") -> str:
 
 @cache
 def go_offline_if_hub_unreachable() -> None:
-    """Turn on the offline mode of the hub's client if the hub's host name can't be resolved.
+    """Turns on the offline mode of the hub's client if the hub's host name can't be resolved.
 
     Call it before anything is read from the hub. Otherwise the client retries each file for half a
     minute before it uses its cache.

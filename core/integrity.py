@@ -44,7 +44,7 @@ _state_when_checked: dict[Path, object] = {}
 
 
 def set_hash_policy(policy: str) -> None:
-    """Set which files this process hashes when it opens a run folder.
+    """Sets which files this process hashes when it opens a run folder.
 
     Args:
         policy: `always` hashes all files. `changed` hashes small files, and large files whose size,
@@ -61,7 +61,7 @@ def current_hash_policy() -> str:
 
 
 def set_damage_remedy(remedy: str) -> None:
-    """Set a further remedy, which is appended to the errors for damaged folders.
+    """Sets a further remedy, which is appended to the errors for damaged folders.
 
     Args:
         remedy: a sentence, in which `{runs}` stands for the folder of all run folders.
@@ -91,7 +91,7 @@ class _Manifest:
     identity: dict[str, object] | None = None
 
     def check_entries(self) -> None:
-        """Raise a ValueError for a name outside the folder, or for contradictory entries."""
+        """Raises a ValueError for a name outside the folder, or for contradictory entries."""
         _check_kind_form(self.kind)
         for name in self.bytes:
             check_name_inside_folder(name)
@@ -148,7 +148,7 @@ def _check_kind_form(kind: object) -> None:
 
 @contextmanager
 def errors_naming_folders(*folders: Path | str) -> Iterator[None]:
-    """Turn errors caused by the content of finished folders into an error that names the folders.
+    """Turns errors caused by the content of finished folders into an error that names the folders.
 
     A manifest may match files that no stage wrote, and code that reads such files may raise any
     error.
@@ -176,7 +176,7 @@ def errors_naming_folders(*folders: Path | str) -> Iterator[None]:
 
 @contextmanager
 def errors_naming_file(path: Path) -> Iterator[None]:
-    """Turn any error while a run folder's file is parsed into an error that names the file.
+    """Turns any error while a run folder's file is parsed into an error that names the file.
 
     Raises:
         ArtifactError: for any error except user errors.
@@ -191,7 +191,7 @@ def errors_naming_file(path: Path) -> Iterator[None]:
 
 
 def check_integrity(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Check the folder according to the policy, again only if the state of its files changes.
+    """Checks the folder according to the policy, again only if the state of its files changes.
 
     Raises:
         ArtifactError: a file is missing, was changed, or was not written by the stage.

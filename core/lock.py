@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def exclusive_build(folder: Path) -> Iterator[Callable[[], None]]:
-    """Hold the lease of `folder`: only its holder may write the folder.
+    """Holds the lease of `folder`: only its holder may write the folder.
 
     The holder renews the lease every 15 seconds. The lease of a dead process is taken over at once
     on the same machine, and after LEASE_SECONDS on another machine. A file that is not a lease is
@@ -116,7 +116,7 @@ def _is_process_alive(pid: int, running_at: float) -> bool:
 
 @contextmanager
 def holding_lease_if_free(file: Path) -> Iterator[bool]:
-    """Hold a lease unless another living process may hold it.
+    """Holds a lease unless another living process may hold it.
 
     Yields:
         Whether this process holds the lease.
@@ -171,7 +171,7 @@ def _is_held_on_this_machine(lease: SoftFileLease, file: Path) -> bool:
 
 
 def _invalidate_lease(file: Path, state: tuple[int, ...] | None) -> None:
-    """Invalidate a lease if its file still has this state, so that `filelock` takes it over.
+    """Invalidates a lease if its file still has this state, so that `filelock` takes it over.
 
     Otherwise `filelock` never takes over an empty file (left by a full disk), a lease of another
     duration, or a damaged lease.

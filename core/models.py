@@ -38,7 +38,7 @@ CAUSAL_MASK_NAME = re.compile(r"(.*\.)?attn\.(attention\.)?(bias|masked_bias)")
 
 
 def check_loaded_weights(field: str, path: str, model: Any, loaded: Mapping[str, Any]) -> None:
-    """Check the weights of a loaded model; transformers initialises missing weights randomly.
+    """Checks the weights of a loaded model; transformers initialises missing weights randomly.
 
     With ZeRO stage 3, each process checks its own partition.
 
@@ -159,7 +159,7 @@ def load_tokenizer(field: str, path: str, **options: Any) -> Any:
 
 
 def _disable_word_cache(tokenizer: Any) -> None:
-    """Turn off the tokenizer's cache of words if several threads tokenize.
+    """Turns off the tokenizer's cache of words if several threads tokenize.
 
     In tokenizers 0.23 the cache needs 4 MB per thread, which are not freed with the tokenizer. A
     process that tokenizes in a single thread keeps the cache, which saves a fifth of the time.
@@ -247,7 +247,7 @@ HARMLESS_SIZE = 1000
 
 
 def _check_config_sizes(field: str, path: str, folder: Path) -> None:
-    """Check that the weights of a local folder can have the sizes in its config.json.
+    """Checks that the weights of a local folder can have the sizes in its config.json.
 
     Each layer has at least one tensor, and each width is a dimension of some tensor.
 

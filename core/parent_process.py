@@ -18,7 +18,7 @@ LAUNCHER_PID_VARIABLE = "CONTAMINATION_LAUNCHER"
 
 
 def end_with_parent(signal_number: signal.Signals, parent_pid: int) -> None:
-    """Ask the kernel to send this process a signal when the process `parent_pid` dies.
+    """Asks the kernel to send this process a signal when the process `parent_pid` dies.
 
     The request survives an `exec`. On systems other than Linux this does nothing.
     """
@@ -35,7 +35,7 @@ def command_ending_with_parent(call: Sequence[str]) -> list[str]:
 
 
 def run_command_from_argv() -> None:
-    """Replace this process by the command in the arguments."""
+    """Replaces this process by the command in the arguments."""
     end_with_parent(signal.SIGTERM, int(sys.argv[1]))
     os.environ[LAUNCHER_PID_VARIABLE] = str(os.getpid())
     if sys.argv[2:5] == [sys.executable, "-m", TORCHRUN_MODULE]:

@@ -72,13 +72,13 @@ class Failure:
 
 
 def set_records_folder(folder: Path | str | None) -> None:
-    """Set the folder for this process's records; with None, none are written."""
+    """Sets the folder for this process's records; with None, none are written."""
     global _folder
     _folder = None if folder is None else Path(folder)
 
 
 def record_progress(current_progress: Progress) -> None:
-    """Write this process's progress, if a folder for records is set."""
+    """Writes this process's progress, if a folder for records is set."""
     if _folder is not None:
         with suppress(OSError):  # a full disk must not end the work here
             write_text_atomically(_folder / PROGRESS_FILE, hashed_json(asdict(current_progress)))
@@ -93,7 +93,7 @@ def read_progress(folder: Path) -> Progress | None:
 
 
 def record_failure(error: BaseException) -> bool:
-    """Write the error that ends this process, if a folder for records is set.
+    """Writes the error that ends this process, if a folder for records is set.
 
     Returns:
         Whether the process should print the error itself. It should not if the launcher prints it
@@ -136,6 +136,6 @@ def read_failures(folder: Path) -> list[Failure]:
 
 
 def clear_records(folder: Path) -> None:
-    """Remove the records of an earlier attempt."""
+    """Removes the records of an earlier attempt."""
     shutil.rmtree(folder / FAILURES_FOLDER, ignore_errors=True)
     (folder / PROGRESS_FILE).unlink(missing_ok=True)

@@ -47,7 +47,7 @@ def lazy_exports(package: str, modules: Mapping[str, str]) -> Callable[[str], An
 
 
 def check_import_name(package: str) -> None:
-    """Check that a package is imported as `contamination.<package>`.
+    """Checks that a package is imported as `contamination.<package>`.
 
     In a checkout, `import detection` would create a second copy of each class, for which
     `isinstance` is false. `python -m detection` is allowed: it only runs `contamination.detection`.
@@ -109,7 +109,7 @@ class _ProgressStream(_EscapingStream):
 
 
 def make_output_unbreakable() -> None:
-    """Replace standard output and error by streams that survive the end of their reader.
+    """Replaces standard output and error by streams that survive the end of their reader.
 
     The work then continues without a message. Characters that the stream's encoding does not have
     become question marks. Control characters are escaped, except those with which progress bars
@@ -153,7 +153,7 @@ def _is_project_command() -> bool:
 
 
 def _print_loading() -> None:
-    """Print a line on a terminal, unless the command is one of those that answer quickly."""
+    """Prints a line on a terminal, unless the command is one of those that answer quickly."""
     is_fast = {"status", "-h", "--help"} & {*sys.orig_argv}
     if sys.stdout.isatty() and sys.stderr.isatty() and not is_fast:
         os.write(2, b"Loading ...\n")

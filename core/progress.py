@@ -38,7 +38,7 @@ NARROW_FORMATS = {
 
 @contextmanager
 def set_in_environment(name: str, value: str) -> Iterator[None]:
-    """Set the environment variable `OUTER_TITLE`, `STAGE` or `LATER_RUNS` in this context."""
+    """Sets the environment variable `OUTER_TITLE`, `STAGE` or `LATER_RUNS` in this context."""
     outer_value = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -113,7 +113,7 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
         return is_displayed
 
     def close(self) -> None:
-        """Show the duration and the mean rate in the last line."""
+        """Shows the duration and the mean rate in the last line."""
         if self.disable:  # closed already
             return
         self._record_progress()

@@ -28,7 +28,7 @@ ENCLOSING_CHARACTERS = "'\"[]{} "  # characters around values
 
 
 def check_url_contains_no_key(field: str, url: str) -> None:
-    """Raise a ConfigError if a URL may contain a key; the message does not quote the URL."""
+    """Raises a ConfigError if a URL may contain a key; the message does not quote the URL."""
     if re.search("[@?#]", url):
         raise ConfigError(
             f"{field} contains a user, a password or a query, which would be written to files. "
@@ -38,7 +38,7 @@ def check_url_contains_no_key(field: str, url: str) -> None:
 
 
 def check_is_variable_name(field: str, name: str) -> None:
-    """Raise a ConfigError if `name` is not an environment variable; the message does not quote it.
+    """Raises a ConfigError if `name` is not an environment variable; the message does not quote it.
 
     A name in capital letters is accepted even if it is not set, since it may be set on the machine
     that runs the model.
@@ -51,7 +51,7 @@ def check_is_variable_name(field: str, name: str) -> None:
 
 
 def check_overrides_contain_no_key(overrides: Sequence[str]) -> None:
-    """Check the URLs and `key_env` values of a command line before they are used or recorded.
+    """Checks the URLs and `key_env` values of a command line before they are used or recorded.
 
     Raises:
         ConfigError: a value may contain a key; the message does not quote it.

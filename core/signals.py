@@ -52,7 +52,7 @@ def stopped_error(where: str = "") -> StoppedError:
 
 @contextmanager
 def stop_on_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGINT end the body; a nested call does nothing.
+    """Lets SIGTERM and SIGINT end the body; a nested call does nothing.
 
     Raises:
         StoppedError: a signal was received, even if the body then ended by itself.
@@ -89,7 +89,7 @@ def stop_on_signals() -> Iterator[None]:
 
 @contextmanager
 def defer_signals(callback: Callable[[], None] = lambda: None) -> Iterator[Callable[[], bool]]:
-    """Let the body check whether a signal was received, so that it can save before it ends.
+    """Lets the body check whether a signal was received, so that it can save before it ends.
 
     The signal raises no error in the body. Outside `stop_on_signals` and in threads other than the
     main thread, no signal is reported.
@@ -148,7 +148,7 @@ def _note_dropped_stop(unraisable: sys.UnraisableHookArgs) -> None:
 
 
 def _exit_after_grace_period(read_end: int, stop: _StopState) -> None:
-    """End the process if it still runs GRACE_SECONDS after a signal, which wakes this thread.
+    """Ends the process if it still runs GRACE_SECONDS after a signal, which wakes this thread.
 
     This happens if a library has caught the error, or if C code is running, during which Python
     handles no signals.
@@ -186,7 +186,7 @@ _fork = threading.local()
 
 
 def _block_signals_before_fork() -> None:
-    """Delay signals to the new process until it has reset its handlers."""
+    """Delays signals to the new process until it has reset its handlers."""
     _fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 

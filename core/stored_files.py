@@ -113,7 +113,7 @@ def parse_yaml(text: str) -> dict[str, Any]:
 
 
 def check_yaml(text: str, max_nodes: int) -> None:
-    """Check a YAML text before it is loaded; it may have at most `max_nodes` nodes.
+    """Checks a YAML text before it is loaded; it may have at most `max_nodes` nodes.
 
     Raises:
         ValueError: it is not YAML, has a tag, an alias or a second document, or exceeds a limit.
@@ -137,7 +137,7 @@ def check_yaml(text: str, max_nodes: int) -> None:
 
 
 def check_yaml_limits(value: Any, max_nodes: int = MAX_NODES) -> None:
-    """Check that a value, written as YAML, stays within the limits of `check_yaml`.
+    """Checks that a value, written as YAML, stays within the limits of `check_yaml`.
 
     Raises:
         ValueError: it exceeds a limit; the message names the field and a remedy.
@@ -203,7 +203,7 @@ def _one_line_message(error: Exception) -> str:
 
 
 def check_name_inside_folder(name: str) -> None:
-    """Check that a file name in a manifest is a path inside the folder.
+    """Checks that a file name in a manifest is a path inside the folder.
 
     Raises:
         ValueError: it is absolute, contains `..`, or has unusual characters.

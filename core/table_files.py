@@ -29,7 +29,7 @@ NO_HARD_LINKS = (
 def parquet_writer(
     path: Path, schema: pa.Schema, *, keep: bool = False
 ) -> Iterator[pq.ParquetWriter]:
-    """Write a Parquet file completely or not at all; several processes may write the same file.
+    """Writes a Parquet file completely or not at all; several processes may write the same file.
 
     Args:
         path: the path of the file.
@@ -60,7 +60,7 @@ def _link_unless_exists(file: Path, path: Path) -> None:
 
 
 def write_parquet(path: Path, table: pa.Table) -> None:
-    """Write a table to a Parquet file, completely or not at all."""
+    """Writes a table to a Parquet file, completely or not at all."""
     with parquet_writer(path, table.schema) as writer:
         writer.write_table(table)
 
@@ -70,7 +70,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "�
 
 
 def write_csv(path: Path, table: pd.DataFrame, *, append: bool = False) -> None:
-    """Write a table to a CSV file, without its index.
+    """Writes a table to a CSV file, without its index.
 
     A string that begins like a formula is prefixed with a single quote (OWASP, "CSV injection").
     Numbers are not changed.

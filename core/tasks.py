@@ -87,7 +87,7 @@ class Task(Protocol):
         ...
 
     def make(self, piece: int) -> dict[str, Any]:
-        """Write the files and return the result: plain data for JSON."""
+        """Writes the files and returns the result: plain data for JSON."""
         ...
 
 
@@ -132,7 +132,7 @@ class StoredTask:
     folder: Path
 
     def __call__(self, data: Any = None, rank: int = 0, world_size: int = 1) -> None:
-        """Finish the piece `rank`. This is how datatrove calls the steps of its pipelines."""
+        """Finishes the piece `rank`. This is how datatrove calls the steps of its pipelines."""
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         self.finish(rank)
 
@@ -182,7 +182,7 @@ class TaskRunner:
 
 
 def initialize_worker() -> None:
-    """Initialise a worker process, which uses one thread and ends with its parent process."""
+    """Initialises a worker process, which uses one thread and ends with its parent process."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     end_with_parent(signal.SIGKILL, os.getppid())
 
@@ -199,7 +199,7 @@ def _finish_piece(task: Task, folder: Path, piece: int) -> dict[str, Any]:
 
 
 def _remove_damaged_results(task: Task, folder: Path) -> None:
-    """Remove results of an earlier run whose files are damaged; they are then computed again."""
+    """Removes results of an earlier run whose files are damaged; they are then computed again."""
     for piece in range(len(task)):
         result_file = _result_path(folder, piece)
         if result_file.exists() and _stored_result(result_file, task.files(piece)) is None:

@@ -13,7 +13,7 @@ field_by_tokenizer: dict[str, str] = {}
 
 @contextmanager
 def tokenizer_panics_as_config_errors() -> Iterator[None]:
-    """Turn a panic of the tokenizers library into a ConfigError that names the tokenizer.
+    """Turns a panic of the tokenizers library into a ConfigError that names the tokenizer.
 
     A panic is not an `Exception`. It occurs, for example, if a regular expression in tokenizer.json
     needs too many steps for a text.

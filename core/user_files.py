@@ -27,7 +27,7 @@ AGAIN_SECONDS = 1.0
 
 @contextmanager
 def time_limit(seconds: float, make_error: Callable[[], Exception]) -> Iterator[None]:
-    """Raise `make_error()` in the body if it has not ended after `seconds`.
+    """Raises `make_error()` in the body if it has not ended after `seconds`.
 
     The limit is a signal (SIGALRM), which interrupts Python code and system calls such as `open`,
     but not a long computation in C. Only the main thread receives signals, so there is no limit in
@@ -60,7 +60,7 @@ SHELL_DESCRIPTORS = range(1, 10)
 
 @contextmanager
 def atomic_output_file(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; after the body, its content becomes the content of `path`.
+    """Yields a temporary path; after the body, its content becomes the content of `path`.
 
     A regular file is replaced atomically; a symbolic link is kept and its target is replaced. If
     the body fails, the old file is kept. A named pipe, a terminal, /dev/stdout or another character
@@ -113,7 +113,7 @@ def is_pipe_or_device(path: Path) -> bool:
 
 
 def open_to_read(path: Path) -> BinaryIO:
-    """Open a file to read it.
+    """Opens a file to read it.
 
     Raises:
         DataError: it is a named pipe to which no process writes within PIPE_SECONDS.

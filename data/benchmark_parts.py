@@ -26,7 +26,7 @@ class BenchmarkPart:
 
 
 def chosen_values_by_axis(examples: ExamplesConfig) -> dict[str, list[str]]:
-    """Return the chosen values of each axis of the benchmark; by default all values.
+    """Returns the chosen values of each axis of the benchmark; by default all values.
 
     Raises:
         ConfigError: no source has one of the values.
@@ -48,7 +48,7 @@ def chosen_values_by_axis(examples: ExamplesConfig) -> dict[str, list[str]]:
 
 
 def available_values_by_axis(examples: ExamplesConfig) -> dict[str, list[str]]:
-    """Return the values of each axis that the benchmark's sources have."""
+    """Returns the values of each axis that the benchmark's sources have."""
     available: dict[str, dict[str, None]] = {}
     for source in examples.sources:
         for axis, values in source.has.items():
@@ -57,7 +57,7 @@ def available_values_by_axis(examples: ExamplesConfig) -> dict[str, list[str]]:
 
 
 def chosen_parts(examples: ExamplesConfig) -> list[BenchmarkPart]:
-    """Return the chosen parts; a part that no source has is left out with a warning.
+    """Returns the chosen parts; a part that no source has is left out with a warning.
 
     Raises:
         ConfigError: no part remains, or no source has one of the values.
@@ -100,7 +100,7 @@ def chosen_parts(examples: ExamplesConfig) -> list[BenchmarkPart]:
 def _drop_default_values_without_part(
     examples: ExamplesConfig, by_axis: Mapping[str, list[str]]
 ) -> dict[str, list[str]]:
-    """Remove default values that no source has together with the configured values."""
+    """Removes default values that no source has together with the configured values."""
     configured_axes = [axis for axis in by_axis if _to_strings(getattr(examples, axis))]
     configured = [
         dict(zip(configured_axes, combination, strict=True))
@@ -123,7 +123,7 @@ def _drop_default_values_without_part(
 
 
 def describe_part_values(values: Mapping[str, str]) -> str:
-    """Describe a part, such as "length 32, setting original"."""
+    """Describes a part, such as "length 32, setting original"."""
     return ", ".join(f"{axis} {value}" for axis, value in values.items())
 
 
@@ -145,7 +145,7 @@ WORD_SEPARATOR = " "  # the separator of words, and of pieces
 
 
 def split_by_labels(row: Row, words_per_label: int) -> Iterator[Row]:
-    """Divide a row into one row of `words_per_label` words per label; leave out remaining words.
+    """Divides a row into one row of `words_per_label` words per label; leaves out remaining words.
 
     Raises:
         DataError: the labels are not a list, or their number differs from that of the pieces.

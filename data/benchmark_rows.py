@@ -58,7 +58,7 @@ class MissingPartError(DataError):
 
 
 def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
-    """Yield the rows of the chosen parts.
+    """Yields the rows of the chosen parts.
 
     Raises:
         ConfigError: there is no such part.
@@ -93,7 +93,7 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
 def _open_source_rows(
     source: SourceConfig, part: BenchmarkPart, examples: ExamplesConfig, tally: Tally
 ) -> Iterator[Row] | MissingPartError:
-    """Return the raw rows of a part's source, or the error if the source is missing."""
+    """Returns the raw rows of a part's source, or the error if the source is missing."""
     rows = read_place_rows(fill_axis_values(source, source, part, examples), examples, tally)
     try:
         first = [*islice(rows, 1)]
@@ -103,7 +103,7 @@ def _open_source_rows(
 
 
 def check_parts_have_both_labels(examples: ExamplesConfig, texts: Texts) -> None:
-    """Raise a DataError unless each part has both members and non-members."""
+    """Raises a DataError unless each part has both members and non-members."""
     for name in texts.column("benchmark").unique().to_pylist():
         labels = texts.column("label").filter(pc.equal(texts.column("benchmark"), name))
         if {True, False} <= set(labels.unique().to_pylist()):
@@ -122,7 +122,7 @@ def check_parts_have_both_labels(examples: ExamplesConfig, texts: Texts) -> None
 def fill_axis_values(
     place: PlaceConfig, source: PlaceConfig, part: BenchmarkPart, examples: ExamplesConfig
 ) -> PlaceConfig:
-    """Return a place of a source with the part's values and the user's path filled in."""
+    """Returns a place of a source with the part's values and the user's path filled in."""
 
     def fill(text: str | None) -> str | None:
         return text and text.format_map(part.values)
@@ -133,7 +133,7 @@ def fill_axis_values(
 
 
 def read_place_rows(place: PlaceConfig, examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
-    """Yield the raw rows of a place: of a data set's split, or of files in a folder."""
+    """Yields the raw rows of a place: of a data set's split, or of files in a folder."""
     folder = Path(place.path or "").expanduser()
     if not folder.is_dir() and (place.split is None):
         patterns = [f"*{place.files or ''}"]  # `converted` is on another branch
@@ -173,7 +173,7 @@ def _missing_split_as_missing_part() -> Iterator[None]:
 
 
 def _matching_files(folder: Path, place: PlaceConfig) -> list[Path]:
-    """Return the folder's files that match the place, or those that the hub converted.
+    """Returns the folder's files that match the place, or those that the hub converted.
 
     Raises:
         MissingPartError: no file matches.
@@ -200,7 +200,7 @@ def _matching_files(folder: Path, place: PlaceConfig) -> list[Path]:
 
 
 def is_single_file_or_stream(path: str) -> bool:
-    """Return whether the rows come from one file or from a stream."""
+    """Returns whether the rows come from one file or from a stream."""
     source = Path(path).expanduser()
     return path == "-" or source.is_file() or source.is_fifo()
 
@@ -212,7 +212,7 @@ def _choose_rows(
     part_values: Mapping[str, str],
     sources: Sequence[SourceConfig],
 ) -> Iterator[Row]:
-    """Yield the chosen rows of the parts with the standard names of fields.
+    """Yields the chosen rows of the parts with the standard names of fields.
 
     In a single file, a row's own column for an axis takes precedence over `part_values` if the
     benchmark has the column's value. (The `length` in a WikiMIA file may instead be the row's
@@ -261,7 +261,7 @@ def _choose_rows(
 def _log_left_out(
     examples: ExamplesConfig, n_chosen: int, left_out: Mapping[str, Counter[str]]
 ) -> None:
-    """Log the values of rows that were not chosen; raise a DataError if none was chosen."""
+    """Logs the values of rows that were not chosen; raises a DataError if none was chosen."""
     left_out = {axis: values for axis, values in left_out.items() if values}
     description = "; ".join(f"{axis} {', '.join(values)}" for axis, values in left_out.items())
     if left_out and not n_chosen:
@@ -276,7 +276,7 @@ def _log_left_out(
 def _rows_with_source_labels(
     rows: Iterable[Row], examples: ExamplesConfig, sources: Sequence[SourceConfig]
 ) -> Iterator[tuple[Row, int | None]]:
-    """Yield each row with the label of its source; a row with texts of both labels becomes two.
+    """Yields each row with the label of its source; a row with texts of both labels becomes two.
 
     The rows of a single file have no source: each has its own label.
     """
@@ -295,7 +295,7 @@ def _rows_with_source_labels(
 def _rows_after_column_check(
     rows: Iterable[Row], examples: ExamplesConfig, sources: Sequence[SourceConfig]
 ) -> Iterator[Row]:
-    """Yield the rows; raise a DataError if the first row lacks a required column."""
+    """Yields the rows; raises a DataError if the first row lacks a required column."""
     rows = iter(rows)
     for first in islice(rows, 1):
         columns = [*map(fold_name, first.value)]
@@ -328,7 +328,7 @@ def _rows_after_column_check(
 
 
 def _names_of_text(examples: ExamplesConfig) -> list[str]:
-    """Return the fields that make up a row's text: `text`, or a prompt and an output."""
+    """Returns the fields that make up a row's text: `text`, or a prompt and an output."""
     return [*PARTS_OF_TEXT] if PARTS_OF_TEXT[0] in examples.columns else ["text"]
 
 
@@ -341,7 +341,7 @@ def _axis_values_of_row(row: Row) -> dict[str, str]:
 def _with_standard_fields(
     row: Row, examples: ExamplesConfig, part_values: Sequence[str], label: int | None
 ) -> Row:
-    """Return the row with STANDARD_FIELDS under these names, and the name of its part."""
+    """Returns the row with STANDARD_FIELDS under these names, and the name of its part."""
     fields = {fold_name(name): value for name, value in row.value.items()}
     names = dict.fromkeys([*STANDARD_FIELDS, *_names_of_text(examples)])
     columns = {name: examples.columns.get(name) or name for name in names}

@@ -40,7 +40,7 @@ class TemplateLimitError(TemplateError):
 
 
 def render_chat(tokenizer: Any, messages: Messages, **options: bool) -> str:
-    """Return a chat as text, rendered by the tokenizer's template.
+    """Returns a chat as text, rendered by the tokenizer's template.
 
     Args:
         tokenizer: a tokenizer of transformers.
@@ -64,7 +64,7 @@ def render_chat(tokenizer: Any, messages: Messages, **options: bool) -> str:
 
 
 def _check_is_json_value(name: str, value: object) -> None:
-    """Raise a TemplateError unless the value of a message can be written as JSON."""
+    """Raises a TemplateError unless the value of a message can be written as JSON."""
     try:
         json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -173,7 +173,7 @@ os.register_at_fork(after_in_child=_process.disown_child)
 
 
 def _inherited_memory_limit_remedy() -> str:
-    """Return a remedy if this process has a memory limit, which its children inherit."""
+    """Returns a remedy if this process has a memory limit, which its children inherit."""
     import resource
 
     limit = min(map(_limit_in_bytes, resource.getrlimit(resource.RLIMIT_AS)))
@@ -189,7 +189,7 @@ def _limit_in_bytes(limit: int) -> float:
 
 
 def serve_render_requests(descriptor: int, memory: int) -> None:
-    """Render the requests of a connection until it is closed; the child process runs this."""
+    """Renders the requests of a connection until it is closed; the child process runs this."""
     connection: Connection[Any, Any] = Connection(descriptor)
     try:
         from transformers.utils.chat_template_utils import render_jinja_template

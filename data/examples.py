@@ -64,7 +64,7 @@ DEFAULT_LAYOUT = RowLayout()
 def texts_of_rows(
     rows: Iterable[Row], tally: Tally, source: str, layout: RowLayout = DEFAULT_LAYOUT
 ) -> Texts:
-    """Return the rows' texts, in their order.
+    """Returns the rows' texts, in their order.
 
     A row has a `text` and may have an `id` (by default its number from 0), a `label`, a
     `benchmark`, a `cluster` (the unit to which it belongs, such as a book) and an `output_start`,
@@ -92,7 +92,7 @@ def texts_of_rows(
 
 
 def examples_digest(examples: Sequence[Text]) -> str:
-    """Return the SHA-256 of ids and texts in any order.
+    """Returns the SHA-256 of ids and texts in any order.
 
     Labels are not included, so that the cells of a sweep share scores of the clean model.
     """
@@ -102,12 +102,12 @@ def examples_digest(examples: Sequence[Text]) -> str:
 
 
 def texts_digest(texts: Sequence[Text]) -> str:
-    """Return the SHA-256 of the texts in the given order, without their ids."""
+    """Returns the SHA-256 of the texts in the given order, without their ids."""
     return lines_digest(t.sha256 for t in texts)
 
 
 def lines_digest(lines: Iterable[str]) -> str:
-    """Return the SHA-256 of the lines joined by newlines."""
+    """Returns the SHA-256 of the lines joined by newlines."""
     digest = hashlib.sha256()
     for number, line in enumerate(lines):
         digest.update((f"\n{line}" if number else line).encode())
@@ -121,13 +121,13 @@ def make_text(
     benchmark: str,
     output_start: int | None = None,
 ) -> Text:
-    """Return a text with its SHA-256."""
+    """Returns a text with its SHA-256."""
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     return Text(example_id, text, sha256, label, benchmark, output_start)
 
 
 def parse_label(value: Any) -> bool | None:
-    """Return whether a label means "member"; None if it is empty.
+    """Returns whether a label means "member"; None if it is empty.
 
     Members are 1, true, yes and "member"; non-members are 0, false, no and "non-member", also
     written "non_member", "non member" or "nonmember". Case is ignored.
@@ -147,7 +147,7 @@ def parse_label(value: Any) -> bool | None:
 
 
 def row_id(row: Row) -> str:
-    """Return the row's `id`, by default its number from 0."""
+    """Returns the row's `id`, by default its number from 0."""
     named = {fold_name(name): value for name, value in row.value.items()}
     return value_as_text(named.get("id")) or str(row.number - 1)
 
@@ -180,7 +180,7 @@ def check_ids_and_benchmarks(source: str, examples: Texts) -> Texts:
 
 
 def _warn_of_both_labels(source: str, examples: Texts) -> None:
-    """Warn about texts that are both members and non-members, which no score can distinguish."""
+    """Warns about texts that are both members and non-members, which no score can distinguish."""
     columns = {name: examples.column(name) for name in ("sha256", "label", "example_id")}
     labels_by_text = pa.table(columns).filter(pc.is_valid(columns["label"])).group_by("sha256")
     groups = labels_by_text.aggregate([("label", "min"), ("label", "max"), ("example_id", "list")])
@@ -242,7 +242,7 @@ def _with_text(row: Row, text: str, start: int | None) -> Row:
 
 
 def _make_text_of_row(row: Row, tally: Tally, layout: RowLayout) -> Text | None:
-    """Return the row's text, or None if it can't be used, which the tally counts."""
+    """Returns the row's text, or None if it can't be used, which the tally counts."""
     field_names = [*map(fold_name, row.value)]
     fields = dict(zip(field_names, row.value.values(), strict=True))
     if len(fields) < len(field_names) and any(field_names.count(name) > 1 for name in FIELDS):
@@ -282,7 +282,7 @@ def _make_text_of_row(row: Row, tally: Tally, layout: RowLayout) -> Text | None:
 
 
 def _text_and_output_start(fields: Mapping[str, Any], separator: str) -> tuple[Any, Any]:
-    """Return a row's text and the start of its output, or those of its `prompt` and `output`.
+    """Returns a row's text and the start of its output, or those of its `prompt` and `output`.
 
     Prompt and output are never joined without white space or the separator between them.
     """
@@ -295,7 +295,7 @@ def _text_and_output_start(fields: Mapping[str, Any], separator: str) -> tuple[A
 
 
 def parse_output_start(start: Any, text: str) -> int | None:
-    """Return the start of a text's output as a number, or None if the row has none.
+    """Returns the start of a text's output as a number, or None if the row has none.
 
     Raises:
         IndexError: it is not a position in the text.

@@ -40,7 +40,7 @@ class Token(NamedTuple):
 
 
 def iter_html_tokens(page: str) -> Iterator[Token]:
-    """Yield a page's tags and text, in order, without comments and declarations.
+    """Yields a page's tags and text, in order, without comments and declarations.
 
     Raises:
         ValueError: the page ends within a tag, a comment or other markup, or has a character
@@ -65,7 +65,7 @@ def iter_html_tokens(page: str) -> Iterator[Token]:
 
 
 def _parse_tag(page: str, position: int) -> tuple[list[Token], int]:
-    """Return the tokens of a tag (and the content of a script or style), and the end position."""
+    """Returns the tokens of a tag (and the content of a script or style), and the end position."""
     tag = TAG_NAME.match(page, position)
     end = None if tag is None else _find_tag_end(page, tag.end())
     if tag is None or end is None:
@@ -86,7 +86,7 @@ def _parse_tag(page: str, position: int) -> tuple[list[Token], int]:
 
 
 def _find_tag_end(page: str, position: int) -> int | None:
-    """Return the position after a tag's ``>``; quoted values may also contain one."""
+    """Returns the position after a tag's ``>``; quoted values may also contain one."""
     never_closed: set[str] = set()  # so that each unclosed quotation mark is searched only once
     while match := CLOSE_OR_VALUE.search(page, position):
         position = match.end()
@@ -103,7 +103,7 @@ def _find_tag_end(page: str, position: int) -> int | None:
 
 
 def _find_markup_end(page: str, position: int, begin: str, end: str) -> int:
-    """Return the end of the markup that begins at `position`; raise a ValueError if it has none."""
+    """Returns the end of the markup that begins at `position`, or raises a ValueError."""
     start_of_end = page.find(end, position + len(begin))
     if start_of_end < 0:
         raise ValueError(f"a page ends within {begin!r}, which has no {end!r}")

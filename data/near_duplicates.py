@@ -47,7 +47,7 @@ class NearDuplicateHasher:
     """
 
     def __init__(self, items: Iterable[ComparedItem] = ()) -> None:
-        """Determine the templates from the items."""
+        """Determines the templates from the items."""
         self._numbers: dict[str, int] = {}
         grams: dict[str, list[Hashes]] = {}
         for item in items:
@@ -60,7 +60,7 @@ class NearDuplicateHasher:
         return any(len(hashes) for hashes in self._template.values())
 
     def of(self, item: ComparedItem) -> Hashes:
-        """Return the distinct hashes of an item's n-grams and whole texts."""
+        """Returns the distinct hashes of an item's n-grams and whole texts."""
         grams = np.setdiff1d(self._gram_hashes(item), self._template.get(item.group, _NO_HASHES))
         texts = {normalised_without_spaces(text) for text in item.wholes} - {""}
         return np.union1d(grams, np.array([_hash_text(text) for text in texts], np.uint64))
@@ -79,13 +79,13 @@ class NearDuplicateFilter:
     """Accepts items that are not near-duplicates of earlier accepted items."""
 
     def __init__(self, keys: NearDuplicateHasher, items: Iterable[ComparedItem] = ()) -> None:
-        """Accept these items first."""
+        """Accepts these items first."""
         self._keys, self._accepted_keys = keys, set[int]()
         for item in items:
             self.accept(item)
 
     def accept(self, item: ComparedItem) -> bool:
-        """Accept the item unless it is a near-duplicate; return whether it was accepted."""
+        """Accepts the item unless it is a near-duplicate; returns whether it was accepted."""
         keys = self._keys.of(item).tolist()
         is_new = self._accepted_keys.isdisjoint(keys)
         if is_new:
@@ -96,7 +96,7 @@ class NearDuplicateFilter:
 def duplicates_on_other_side(
     items: Sequence[ComparedItem], is_member: Sequence[bool], keys: NearDuplicateHasher
 ) -> dict[int, int]:
-    """Return the first near-duplicate with the other label of each item that has one, by index.
+    """Returns the first near-duplicate with the other label of each item that has one, by index.
 
     Groups are ignored: a member of one benchmark may be a non-member of another.
     """
@@ -112,7 +112,7 @@ def duplicates_on_other_side(
 
 
 def normalised_words(text: str) -> list[str]:
-    """Return a text's words: runs of letters, digits and combining marks, normalised.
+    """Returns a text's words: runs of letters, digits and combining marks, normalised.
 
     All other characters are separators, so "well-known" is two words, like "well known". Operators
     are not words; otherwise lines of "=====" would be near-duplicates.
@@ -121,7 +121,7 @@ def normalised_words(text: str) -> list[str]:
 
 
 def normalised_without_spaces(text: str) -> str:
-    """Return a text's words and operators without spaces, except between two numbers.
+    """Returns a text's words and operators without spaces, except between two numbers.
 
     "well known", "well-known" and "wellknown" are equal, but "1 23" is not "12 3", and operators
     and signs are kept ("x < -3" is not "x > 3").
@@ -132,7 +132,7 @@ def normalised_without_spaces(text: str) -> str:
 
 
 def _normalise(text: str) -> str:
-    """Return the text in Unicode's compatibility normalisation (NFKC), case-folded."""
+    """Returns the text in Unicode's compatibility normalisation (NFKC), case-folded."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
@@ -168,14 +168,14 @@ def _hash_text(text: str) -> int:
 
 
 def _hashes_shared_by_most(hashes_by_text: Sequence[Hashes]) -> Hashes:
-    """Return the hashes that more than half of the texts, and at least three, have."""
+    """Returns the hashes that more than half of the texts, and at least three, have."""
     hashes, counts = np.unique(np.concatenate([_NO_HASHES, *hashes_by_text]), return_counts=True)
     common: Hashes = hashes[counts > max(2, len(hashes_by_text) / 2)]
     return common
 
 
 def _iter_items_sharing_a_key(keys: Sequence[Hashes]) -> Iterator[tuple[int, ...]]:
-    """Yield the distinct sets of items that share a key, each in ascending order."""
+    """Yields the distinct sets of items that share a key, each in ascending order."""
     owners = np.repeat(np.arange(len(keys)), [len(k) for k in keys])
     all_keys = np.concatenate([_NO_HASHES, *keys])
     order = np.argsort(all_keys, kind="stable")
@@ -185,14 +185,14 @@ def _iter_items_sharing_a_key(keys: Sequence[Hashes]) -> Iterator[tuple[int, ...
 
 
 def duplicate_notes(examples: Sequence[Text]) -> list[str]:
-    """Return sentences about exact duplicates, and about near-duplicates with different labels."""
+    """Returns sentences about exact duplicates, and about near-duplicates with different labels."""
     return [
         note for note in (describe_duplicates(examples), describe_near_duplicates(examples)) if note
     ]
 
 
 def duplicate_notes_by_part(examples: Texts, display_name_of: Callable[[str], str]) -> list[str]:
-    """Return the notes about each part of a benchmark, and about texts without a label.
+    """Returns the notes about each part of a benchmark, and about texts without a label.
 
     Args:
         examples: the texts.
@@ -208,7 +208,7 @@ def duplicate_notes_by_part(examples: Texts, display_name_of: Callable[[str], st
 
 
 def describe_duplicates(examples: Sequence[Text]) -> str:
-    """Return a sentence about texts that occur more than once, or an empty string."""
+    """Returns a sentence about texts that occur more than once, or an empty string."""
     firsts: dict[str, Text] = {}
     duplicate_pairs = [
         (e, first) for e in examples if (first := firsts.setdefault(e.sha256, e)) is not e
@@ -224,7 +224,7 @@ def describe_duplicates(examples: Sequence[Text]) -> str:
 
 
 def describe_near_duplicates(examples: Sequence[Text]) -> str:
-    """Return a sentence about near-duplicates with different labels, or an empty string.
+    """Returns a sentence about near-duplicates with different labels, or an empty string.
 
     Each benchmark has its own template. Texts of different benchmarks are also compared, since a
     model may have seen both.

@@ -34,7 +34,7 @@ _FACTOR = 0xD1342543DE82EF95  # odd
 
 
 def words_of(text: str) -> list[str]:
-    """Return a text's words in lower case, without punctuation, split at white space.
+    """Returns a text's words in lower case, without punctuation, split at white space.
 
     Letters with marks are composed (Unicode's NFC).
     """
@@ -95,7 +95,7 @@ class NgramIndex:
         self._filter[self._hashes >> self._shift] = True
 
     def places(self, words: Words) -> tuple[Places, Places]:
-        """Return the positions of indexed n-grams in the words, and their rows in `grams`."""
+        """Returns the positions of indexed n-grams in the words, and their rows in `grams`."""
         if len(words) < self.n or not len(self.grams):
             return np.empty(0, np.int64), np.empty(0, np.int64)
         hashes = hash_windows(words, self.n)
@@ -105,18 +105,18 @@ class NgramIndex:
         return at[same], rows[same]
 
     def find(self, words: Words) -> Places:
-        """Return the rows of `grams` that occur in the words, in the order of first occurrence."""
+        """Returns the rows of `grams` that occur in the words, in the order of first occurrence."""
         rows, first = np.unique(self.places(words)[1], return_index=True)
         in_order: Places = rows[np.argsort(first)]
         return in_order
 
     def owners(self, gram: int) -> Places:
-        """Return the owners of an n-gram, a row of `grams`."""
+        """Returns the owners of an n-gram, a row of `grams`."""
         owners: Places = self._owners[self._starts[gram] : self._starts[gram + 1]]
         return owners
 
     def all_owners(self, grams: Places) -> tuple[Places, Places]:
-        """Return the owners of several n-grams, after the index in `grams` of each owner."""
+        """Returns the owners of several n-grams, after the index in `grams` of each owner."""
         counts = self._starts[grams + 1] - self._starts[grams]
         index = np.repeat(np.arange(len(grams)), counts)
         offset = self._starts[grams] - (np.cumsum(counts) - counts)
@@ -127,18 +127,18 @@ class WordNumbers(dict[str, int]):
     """Maps words as written to numbers; each word is normalised once, on first use."""
 
     def __init__(self, known: Mapping[str, int]) -> None:
-        """Create a mapping based on `known`: normalised word → number from 1."""
+        """Creates a mapping based on `known`: normalised word → number from 1."""
         super().__init__()
         self.known = known
 
     def __missing__(self, written: str) -> int:
-        """Return the number of a word on its first use."""
+        """Returns the number of a word on its first use."""
         bare = _normalise_word(written)
         self[written] = number = self.known.get(bare, UNKNOWN_WORD) if bare else NO_WORD
         return number
 
     def of(self, text: str) -> Words:
-        """Return the text's words as numbers, without words that are only punctuation."""
+        """Returns the text's words as numbers, without words that are only punctuation."""
         if len(self) > MAX_CACHED_WORDS:
             self.clear()
         numbers: Words = np.fromiter(map(self.__getitem__, text.split()), np.int32)
@@ -147,7 +147,7 @@ class WordNumbers(dict[str, int]):
 
 
 def hash_windows(words: Words, n: int) -> Hashes:
-    """Return the hashes of all n-grams of the words, shape (words - n + 1,).
+    """Returns the hashes of all n-grams of the words, shape (words - n + 1,).
 
     The hash is a polynomial modulo 2^64. A hash of 2k words is computed from two hashes of k words,
     so the work grows with log n.
@@ -166,7 +166,7 @@ def hash_windows(words: Words, n: int) -> Hashes:
 
 
 def rarest_window_starts(texts: Sequence[Words], n: int) -> list[int]:
-    """Return the start of each text's n-gram that the fewest texts share.
+    """Returns the start of each text's n-gram that the fewest texts share.
 
     Each text must have at least n numbers. Of equally rare n-grams, the one nearest to the middle
     is chosen. A search for it rarely matches passages that many texts share. Rarity is counted by
@@ -198,7 +198,7 @@ def _normalise_word(word: str) -> str:
 
 @cache
 def _punctuation_removal_table() -> dict[int, None]:
-    """Return a table that removes punctuation, ASCII symbols and invisible characters."""
+    """Returns a table that removes punctuation, ASCII symbols and invisible characters."""
     characters = [*map(chr, range(sys.maxunicode + 1))]
     marks = [c for c in characters if unicodedata.category(c)[0] == "P"]
     marks += filter(invisible_pattern().match, characters)
@@ -231,12 +231,12 @@ class VerbatimCounter:
         return VerbatimCounter, (self._texts,)
 
     def count(self, text: str) -> Counter[str]:
-        """Return how often each normalised text occurs in `text`; occurrences may overlap."""
+        """Returns how often each normalised text occurs in `text`; occurrences may overlap."""
         (counts,) = self.count_each([text])
         return counts
 
     def count_each(self, texts: Sequence[str]) -> list[Counter[str]]:
-        """Return the counts of `count` for several texts at once."""
+        """Returns the counts of `count` for several texts at once."""
         counts = self._count_normalised(texts)
         for number, text in enumerate(texts):
             if ZERO_WIDTH_SPACE in text:
@@ -268,7 +268,7 @@ class VerbatimCounter:
         return NgramIndex(windows, width), numbers
 
     def _iter_starts_and_texts(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield the start of each occurrence in a normalised text, and the text that occurs."""
+        """Yields the start of each occurrence in a normalised text, and the text that occurs."""
         code_points = _code_points(text)
         for index, numbers in self._probes:
             for hit, owner in _iter_probe_places_and_owners(index, code_points):
@@ -279,7 +279,7 @@ class VerbatimCounter:
 
 
 def _iter_probe_places_and_owners(index: NgramIndex, codes: Words) -> Iterator[tuple[int, int]]:
-    """Yield the position of each indexed probe with each of its owners."""
+    """Yields the position of each indexed probe with each of its owners."""
     for first in range(0, len(codes), BLOCK_CHARACTERS):
         places, grams = index.places(codes[first : first + BLOCK_CHARACTERS + index.n - 1])
         for hit, gram in zip(places.tolist(), grams.tolist(), strict=True):

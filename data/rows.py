@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 def raw_rows(examples: ExamplesConfig, tally: Tally, bare: str | None = None) -> Iterator[Row]:
-    """Yield the rows of `examples.path`.
+    """Yields the rows of `examples.path`.
 
     Args:
         examples: the configuration.
@@ -72,13 +72,13 @@ def raw_rows(examples: ExamplesConfig, tally: Tally, bare: str | None = None) ->
 
 
 def with_class_names(rows: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a `datasets` data set, with class names in place of class numbers."""
+    """Yields the rows of a `datasets` data set, with class names in place of class numbers."""
     names = _class_names_by_column(rows.features)
     return (_with_class_names(row, names) for row in rows)
 
 
 def rows_with_name_warnings(rows: Iterable[Row], source: str) -> Iterator[Row]:
-    """Yield the rows; warn about columns of the first row whose names are similar to a field."""
+    """Yields the rows; warn about columns of the first row whose names are similar to a field."""
     rows = iter(rows)
     for first in islice(rows, 1):
         columns = {fold_name(name): name for name in first.value}
@@ -94,17 +94,17 @@ def rows_with_name_warnings(rows: Iterable[Row], source: str) -> Iterator[Row]:
 
 @lru_cache
 def fold_name(name: object) -> str:
-    """Return a column's name in lower case, without surrounding white space."""
+    """Returns a column's name in lower case, without surrounding white space."""
     return str(name).strip().lower()
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is missing: None, NaN or pandas' NA."""
+    """Returns whether a value is missing: None, NaN or pandas' NA."""
     return value is None or value is pd.NA or (isinstance(value, Real) and value != value)
 
 
 def value_as_text(value: Any) -> str:
-    """Return a value as text; 1.0 becomes "1", since columns with gaps store integers as floats."""
+    """Returns a value as text; 1.0 becomes "1": columns with gaps store integers as floats."""
     if is_missing(value):
         return ""
     is_whole = isinstance(value, Real) and not isinstance(value, bool) and value == value // 1
@@ -123,7 +123,7 @@ def _read_examples_file(examples: ExamplesConfig, reading: ReadOptions) -> Itera
 
 
 def _parquet_class_names(shard: Shard) -> Mapping[str, list[str]]:
-    """Return the class names by column of a Parquet file that `datasets` wrote."""
+    """Returns the class names by column of a Parquet file that `datasets` wrote."""
     if shard.format != "parquet":
         return {}
     schema = pq.read_schema(shard.path)
@@ -135,7 +135,7 @@ def _parquet_class_names(shard: Shard) -> Mapping[str, list[str]]:
 
 
 def _read_saved_data_set(folder: Path, split: str) -> Iterator[Mapping[str, Any]]:
-    """Return the rows of a data set that `save_to_disk` wrote, or of one of its splits."""
+    """Returns the rows of a data set that `save_to_disk` wrote, or of one of its splits."""
     import datasets
 
     try:
@@ -159,12 +159,12 @@ def _numbered_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Iterator[Ro
 
 
 def _class_names_by_column(features: Mapping[str, Any] | None) -> Mapping[str, list[str]]:
-    """Return the class names of each `ClassLabel` column, in the order of their numbers."""
+    """Returns the class names of each `ClassLabel` column, in the order of their numbers."""
     return {n: f.names for n, f in (features or {}).items() if hasattr(f, "int2str")}
 
 
 def _with_class_names(row: Mapping[str, Any], names: Mapping[str, list[str]]) -> Mapping[str, Any]:
-    """Replace a row's class numbers by names; -1 means no class, as in `datasets`."""
+    """Replaces a row's class numbers by names; -1 means no class, as in `datasets`."""
     numbers = {column: row[column] for column in names}
     classes = {c: None if n is None or n < 0 else names[c][n] for c, n in numbers.items()}
     return {**row, **classes}

@@ -50,7 +50,7 @@ class _NullRefusingFormatter(string.Formatter):
 def check_formats(
     name: str, config: BenchmarkConfig, fields: Mapping[str, str], node: str = "benchmark"
 ) -> None:
-    """Check a benchmark's template and its source's fields, before any row is read.
+    """Checks a benchmark's template and its source's fields, before any row is read.
 
     Args:
         name: the benchmark's name.
@@ -81,7 +81,7 @@ def check_formats(
 
 
 def check_template(name: str, template: str, node: str = "benchmark") -> set[str]:
-    """Return the fields that a benchmark's template names.
+    """Returns the fields that a benchmark's template names.
 
     Raises:
         ConfigError: the template is invalid, formats or indexes a field, or names no field.
@@ -99,7 +99,7 @@ def check_template(name: str, template: str, node: str = "benchmark") -> set[str
 def _parse_format_fields(
     option: str, format_string: str
 ) -> list[tuple[str, str | None, str | None]]:
-    """Return the name, format and conversion of each field in a format string."""
+    """Returns the name, format and conversion of each field in a format string."""
     try:
         return [
             (f, spec, c)
@@ -114,7 +114,7 @@ def _parse_format_fields(
 
 
 def _check_fields_are_apart(option: str, template: str) -> None:
-    """Raise a ConfigError if two fields follow one another: their words would be one."""
+    """Raises a ConfigError if two fields follow one another: their words would be one."""
     names = [name for _, name, *_ in string.Formatter().parse(template)]
     literals = [literal for literal, *_ in string.Formatter().parse(template)]
     for first, literal, second in zip(names, literals[1:], names[1:], strict=False):
@@ -126,7 +126,7 @@ def _check_fields_are_apart(option: str, template: str) -> None:
 def fill_fields(
     row: Row, forms: Mapping[str, str], values: Mapping[str, Mapping[str, str]], tally: Tally
 ) -> dict[str, str] | None:
-    """Return a row's fields, or None if the row can't be used, which the tally counts.
+    """Returns a row's fields, or None if the row can't be used, which the tally counts.
 
     Args:
         row: the row.

@@ -32,22 +32,22 @@ WORD = re.compile(rf"[{LETTER}][^\w\s{LETTER}]*|[^\s{LETTER}]+")
 
 
 def word_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each word of a text."""
+    """Yields the start and the end of each word of a text."""
     return (word.span() for word in WORD.finditer(text))
 
 
 def has_words(text: str, number: int) -> bool:
-    """Return whether a text has at least `number` words; reading stops after these."""
+    """Returns whether a text has at least `number` words; reading stops after these."""
     return number <= 0 or next(islice(word_spans(text), number - 1, None), None) is not None
 
 
 def separate_words(text: str) -> str:
-    """Return the text with a space between all words, in any script."""
+    """Returns the text with a space between all words, in any script."""
     return " ".join(text[start:end] for start, end in word_spans(text))
 
 
 def first_words(text: str, number: int) -> str:
-    """Return the first `number` words of a text; runs of white space become one space."""
+    """Returns the first `number` words of a text; runs of white space become one space."""
     single_spaced = " ".join(text.split())
     last_span = next(islice(word_spans(single_spaced), number - 1, None), None)
     return single_spaced if last_span is None else single_spaced[: last_span[1]]
@@ -60,7 +60,7 @@ FILLERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text has no visible character (letter, digit, punctuation or symbol).
+    """Returns whether a text has no visible character (letter, digit, punctuation or symbol).
 
     Private-use characters, and characters unknown to Python's Unicode tables, count as visible.
     """
@@ -78,7 +78,7 @@ NON_BLANK_RUN = re.compile(r"\S+")
 
 
 def split_at_share(text: str, share: float, max_words: int | None = None) -> tuple[str, str]:
-    """Divide a text after ⌊share·words⌋ words, but at least after the first word.
+    """Divides a text after ⌊share·words⌋ words, but at least after the first word.
 
     The second part begins with the space between the words, so the two parts joined are the text.
     If `max_words` is given, the first part has at most this many words.
@@ -105,7 +105,7 @@ _ASCII_CONTROLS = dict.fromkeys([*range(0x09), *range(0x0E, 0x1C), 0x7F])
 
 @cache
 def invisible_pattern() -> re.Pattern[str]:
-    """Return a pattern of characters that are not displayed: DEFAULT_IGNORABLE, CONTROLS, Cf."""
+    """Returns a pattern of characters that are not displayed: DEFAULT_IGNORABLE, CONTROLS, Cf."""
     characters = map(chr, range(sys.maxunicode + 1))
     formats = "".join(c for c in characters if unicodedata.category(c) == "Cf")
     return re.compile(f"[{DEFAULT_IGNORABLE}{CONTROLS}{formats}]")
@@ -116,7 +116,7 @@ _BETWEEN_LETTERS = re.compile(r"(?<=[^\s\u200b])\u200b+(?=[^\s\u200b])")
 
 
 def split_at_zero_width_spaces(text: str) -> list[str]:
-    """Divide a text at zero-width spaces that may be in place of a space.
+    """Divides a text at zero-width spaces that may be in place of a space.
 
     These have a displayed character on each side. `normalise_text` removes them, which joins the
     words around them.
@@ -126,7 +126,7 @@ def split_at_zero_width_spaces(text: str) -> list[str]:
 
 
 def normalise_text(text: str) -> str:
-    """Return the text case-folded, in NFC, with single spaces and without invisible characters."""
+    """Returns the text case-folded, in NFC, with single spaces and without invisible characters."""
     is_ascii = text.isascii()
     visible = text.translate(_ASCII_CONTROLS) if is_ascii else invisible_pattern().sub("", text)
     folded = unicodedata.normalize("NFC", visible).casefold()
@@ -134,5 +134,5 @@ def normalise_text(text: str) -> str:
 
 
 def is_contained_in(text: str, other: str) -> bool:
-    """Return whether a normalised text equals another, or is part of it and long enough."""
+    """Returns whether a normalised text equals another, or is part of it and long enough."""
     return text == other or (len(text.split()) >= MIN_CONTAINED_WORDS and text in other)

@@ -36,7 +36,7 @@ pa.set_memory_pool(pa.system_memory_pool())  # Arrow's own pool never returns fr
 
 
 def release_memory() -> None:
-    """Return freed memory to the system; otherwise the C library keeps it."""
+    """Returns freed memory to the system; otherwise the C library keeps it."""
     pa.system_memory_pool().release_unused()
 
 
@@ -82,7 +82,7 @@ class Texts(Sequence[Text]):
 
     @classmethod
     def of(cls, texts: Iterable[Text]) -> Texts:
-        """Return the texts as columns; a `Texts` is returned unchanged."""
+        """Returns the texts as columns; a `Texts` is returned unchanged."""
         if isinstance(texts, Texts):
             return texts
         remaining = iter(texts)
@@ -110,7 +110,7 @@ class Texts(Sequence[Text]):
             yield from self._make_texts(self._rows[start : start + ITERATED_TEXTS])
 
     def _make_texts(self, rows: Rows) -> list[Text]:
-        """Create the texts of some rows by block, which is five times as fast as one by one."""
+        """Creates the texts of some rows by block, which is five times as fast as one by one."""
         block_numbers, texts = rows // BLOCK_TEXTS, dict[int, Text]()
         for number in np.unique(block_numbers):
             indices = np.flatnonzero(block_numbers == number)
@@ -120,17 +120,17 @@ class Texts(Sequence[Text]):
         return [texts[index] for index in range(len(rows))]
 
     def take(self, indices: Any) -> Texts:
-        """Return the texts at these indices: an array of integers, a mask or a slice."""
+        """Returns the texts at these indices: an array of integers, a mask or a slice."""
         return Texts(self._blocks, self._rows[indices])
 
     def sorting_indices(self, *names: str) -> Rows:
-        """Return the indices that sort the texts by these columns; the sort is stable."""
+        """Returns the indices that sort the texts by these columns; the sort is stable."""
         table = pa.table([self.column(name) for name in names], list(names))
         indices: Rows = pc.sort_indices(table, [(n, "ascending") for n in names]).to_numpy()
         return indices.astype(np.int64)
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Return one column of the texts."""
+        """Returns one column of the texts."""
         column = pa.chunked_array([b[name] for b in self._blocks], COLUMNS.field(name).type)
         return column.take(pa.array(self._rows))
 
@@ -158,7 +158,7 @@ def longest_extension_indices(sequences: Sequence[Any]) -> list[int]:
 
 
 def families_by_sha256(parts: Iterable[Texts]) -> dict[str, Texts]:
-    """Group texts into families: the longest text of a family begins with each of the others.
+    """Groups texts into families: the longest text of a family begins with each of the others.
 
     Only texts that share their first BEGINNING_CHARACTERS are in memory at the same time.
 
@@ -179,7 +179,7 @@ def families_by_sha256(parts: Iterable[Texts]) -> dict[str, Texts]:
 
 
 def _group_by_beginning(parts: Iterable[Texts]) -> Iterable[Texts]:
-    """Group texts by the checksum of their first BEGINNING_CHARACTERS, which rarely collides."""
+    """Groups texts by the checksum of their first BEGINNING_CHARACTERS, which rarely collides."""
     parts = list(parts)
     keys = [
         np.array([crc32(t.text[:BEGINNING_CHARACTERS].encode()) for t in p], np.uint32)
@@ -192,7 +192,7 @@ def _group_by_beginning(parts: Iterable[Texts]) -> Iterable[Texts]:
 
 
 def clusters_of(texts: Sequence[Text]) -> Clusters | None:
-    """Return each text's cluster as a number from 0, shape (texts,), or None if no text has one.
+    """Returns each text's cluster as a number from 0, shape (texts,), or None if no text has one.
 
     A text without a cluster is its own cluster. Texts of different benchmarks share no cluster.
     """

@@ -150,7 +150,7 @@ def select(config: DictConfig) -> None:
 
 
 def run_named_stage() -> int:
-    """Run the stage that the command line names; returns the exit status."""
+    """Runs the stage that the command line names; returns the exit status."""
     stages = {
         "accuracy": accuracy,
         "build": build,

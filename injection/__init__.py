@@ -14,7 +14,7 @@ __getattr__ = lazy_exports(__name__, {"PackedCorpus": "corpus", "open_corpus": "
 
 
 def inject(*words: str) -> PackedCorpus:
-    """Return a contaminated corpus, which is built unless it exists, as `python -m injection` does.
+    """Returns a contaminated corpus, built unless it exists, as `python -m injection` does.
 
     Args:
         *words: overrides for conf/injection.yaml, such as `"injection.members=50"`.

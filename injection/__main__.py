@@ -17,35 +17,35 @@ FORMAT = "format._target_="
 
 
 def make_corpus(config: DictConfig) -> None:
-    """Build a contaminated corpus."""
+    """Builds a contaminated corpus."""
     from contamination.injection.run import run
 
     run(convert_config(config, InjectionStage))
 
 
 def make_finetuning_set(config: DictConfig) -> None:
-    """Build a fine-tuning set."""
+    """Builds a fine-tuning set."""
     from contamination.injection.finetuning.run import run
 
     run(convert_config(config, FinetuningStage))
 
 
 def export(config: DictConfig) -> None:
-    """Write a finished corpus in another trainer's format."""
+    """Writes a finished corpus in another trainer's format."""
     from contamination.injection.export.run import ExportStage, export_corpus
 
     export_corpus(convert_config(config, ExportStage))
 
 
 def print_copies(folder: str, example_id: str) -> None:
-    """Print an example and its copies with their context."""
+    """Prints an example and its copies with their context."""
     from contamination.injection.corpus import describe_copies
 
     print(describe_copies(folder, example_id))
 
 
 def prove_folder(folder: str, words: list[str]) -> int:
-    """Verify a corpus or an export and print the result; returns 0 if nothing is wrong, else 1.
+    """Verifies a corpus or an export and prints the result; returns 0 if nothing is wrong, else 1.
 
     An export by a user's own class is verified if `words` names the class: format._target_=….
     """
@@ -69,7 +69,7 @@ def prove_folder(folder: str, words: list[str]) -> int:
 
 
 def main() -> int:
-    """Run the stage, or one of its tools."""
+    """Runs the stage, or one of its tools."""
     if (status := print_help_or_error("injection")) is not None:
         return status
     match sys.argv[1:]:

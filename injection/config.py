@@ -177,7 +177,7 @@ class PoolStage:
     pool: name → folder (runs/corpus/…)."""
 
     def resolved(self) -> Self:
-        """Return this stage with every derived seed filled in."""
+        """Returns this stage with every derived seed filled in."""
         purposes = ("membership", "occurrence", "position")
         return replace(self, injection=fill_in_seeds(self.injection, self.seed, purposes))
 
@@ -198,7 +198,7 @@ class InjectionStage(PoolStage):
         require(ALL_BENCHMARKS not in self.benchmark, "benchmark", ALL_BENCHMARKS, remedy)
 
     def named(self) -> InjectionStage:
-        """Return the stage that determines the folder's name, which keep and flag share."""
+        """Returns the stage that determines the folder's name, which keep and flag share."""
         if self.injection.near_duplicates != "keep":
             return self
         return replace(self, injection=replace(self.injection, near_duplicates="flag"))

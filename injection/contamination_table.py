@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def join_matches(by_corpus: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return the joined tables of several corpora: one row per document and example sharing text.
+    """Returns the joined tables of several corpora: one row per document and example sharing text.
 
     Columns:
         corpus: `corpus` (the contaminated corpus), the name of a compared corpus (`base`: that of
@@ -35,7 +35,7 @@ def join_matches(by_corpus: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 def with_flags(
     examples: pd.DataFrame, matches: pd.DataFrame, *, dropped: bool = False
 ) -> pd.DataFrame:
-    """Return the examples with the column CONTAMINATION_COLUMN: see `flags_of_examples`."""
+    """Returns the examples with the column CONTAMINATION_COLUMN: see `flags_of_examples`."""
     new_flags = flags_of_examples(examples, matches, dropped=dropped)
     old_flags = examples.get(CONTAMINATION_COLUMN, [""] * len(examples))
     flags = [merge_flags(*pair) for pair in zip(old_flags, new_flags, strict=True)]
@@ -43,12 +43,12 @@ def with_flags(
 
 
 def merge_flags(first: str, second: str) -> str:
-    """Return the flags of an example from two sources, without duplicates."""
+    """Returns the flags of an example from two sources, without duplicates."""
     return ", ".join(dict.fromkeys(filter(None, [*first.split(", "), *second.split(", ")])))
 
 
 def flags_of_examples(examples: pd.DataFrame, matches: pd.DataFrame, *, dropped: bool) -> list[str]:
-    """Return each example's flag: the corpora that share text with it, and the first rule.
+    """Returns each example's flag: the corpora that share text with it, and the first rule.
 
     Args:
         examples: the pool, one row per example.
@@ -75,7 +75,7 @@ def flags_of_examples(examples: pd.DataFrame, matches: pd.DataFrame, *, dropped:
 
 
 def count_flagged(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """Return the numbers of flagged members and non-members by benchmark, if there are any."""
+    """Returns the numbers of flagged members and non-members by benchmark, if there are any."""
     flagged = examples[examples[CONTAMINATION_COLUMN] != ""]
     members = flagged["member"].astype(bool)
     counts = members.groupby(flagged["benchmark"]).agg(["sum", "size"])
@@ -89,7 +89,7 @@ def count_flagged(examples: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 
 def describe_flagged_counts(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Return the counts of `count_flagged` in words: "boolq (1 member, 3 non-members)"."""
+    """Returns the counts of `count_flagged` in words: "boolq (1 member, 3 non-members)"."""
     singular = {"members": "member", "nonmembers": "non-member"}
     descriptions = []
     for benchmark, by_side in counts.items():
@@ -103,7 +103,7 @@ def describe_flagged_counts(counts: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def warn_of_flags(artifact: Artifact) -> None:
-    """Log which benchmarks have flagged examples, whether the corpus is new or reused."""
+    """Logs which benchmarks have flagged examples, whether the corpus is new or reused."""
     if flagged := artifact.counts.get("flagged"):
         log.warning(
             "pool: examples share text with a corpus, apart from their copies: %s. The column %s "

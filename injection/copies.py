@@ -38,7 +38,7 @@ class Insertions:
 
 
 def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokenizer) -> Insertions:
-    """Return all copies; the text and the position of a copy depend only on its example.
+    """Returns all copies; the text and the position of a copy depend only on its example.
 
     Raises:
         ConfigError: a reworded copy does not fit, or copies can't be as far apart as configured.
@@ -97,7 +97,7 @@ def _texts_of_copies(
 
 
 def _check_reworded_lengths(stage: InjectionStage, texts: list[str], ids: list[Ids]) -> None:
-    """Raise a ConfigError if a reworded copy, unlike its example, is longer than a sequence."""
+    """Raises a ConfigError if a reworded copy, unlike its example, is longer than a sequence."""
     longest = max(range(len(ids)), key=lambda i: len(ids[i]), default=0)
     width = stage.injection.sequence_tokens
     if ids and len(ids[longest]) > width and not stage.injection.split_copies:
@@ -121,7 +121,7 @@ def _document_tokens_in_window(stage: InjectionStage, inserted_tokens: int) -> i
 
 
 def _draw_positions(stage: InjectionStage, example: pd.Series, document_tokens: int) -> list[float]:
-    """Draw the positions of an example's copies as shares of the tokens, uniform in [0, 1)."""
+    """Draws the positions of an example's copies as shares of the tokens, uniform in [0, 1)."""
     config = stage.injection
     rng = np.random.default_rng(derive_seed(config.position_seed or 0, example["example_id"]))
     min_distance = 0.0

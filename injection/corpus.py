@@ -51,7 +51,7 @@ class ContaminatedFolder:
         return self.artifact.table("ledger.parquet")
 
     def example_row(self, example_id: str) -> Any:
-        """Return the example's row.
+        """Returns the example's row.
 
         Raises:
             DataError: there is no example with this id.
@@ -126,7 +126,7 @@ class PackedCorpus(ContaminatedFolder):
         return [self.artifact.path / name for name in names]
 
     def iter_blocks(self) -> Iterator[Ids]:
-        """Yield packed sequences in blocks of shape (n, sequence_tokens), without mapping files."""
+        """Yields packed sequences in blocks of shape (n, sequence_tokens); maps no files."""
         from contamination.injection.packing import read_blocks
 
         return read_blocks(*self.part_paths)
@@ -150,14 +150,14 @@ class PackedCorpus(ContaminatedFolder):
 
 
 def corpus_slug(config: Mapping[str, Any]) -> str:
-    """Return the readable name of a corpus: its source, part and tokens."""
+    """Returns the readable name of a corpus: its source, part and tokens."""
     injection = config["injection"]
     source = config["corpus"].get("name", "corpus")
     return f"{source}-{injection['part']}-{injection['budget_tokens']}"
 
 
 def open_corpus(path: Path | str) -> PackedCorpus:
-    """Return a finished corpus or fine-tuning set.
+    """Returns a finished corpus or fine-tuning set.
 
     Raises:
         ArtifactError: the folder is missing or unfinished.
@@ -171,7 +171,7 @@ CONTEXT_TOKENS = 40
 
 
 def describe_copies(folder: Path | str, example_id: str) -> str:
-    """Return the example's text and its copies, each between ⟦ and ⟧ and with its context.
+    """Returns the example's text and its copies, each between ⟦ and ⟧ and with its context.
 
     Raises:
         ArtifactError: the folder is not a finished corpus.
@@ -249,7 +249,7 @@ class FinetuningSet(PackedCorpus):
 
 
 def finetuning_slug(config: Any) -> str:
-    """Return the readable name of a fine-tuning set: its sources and their layout."""
+    """Returns the readable name of a fine-tuning set: its sources and their layout."""
     members = ["members"] if config["benchmark"] or config["corpus_folder"] else []
     finetuning = config["finetuning"]
     layout = finetuning["format"], finetuning["layout"]
@@ -257,7 +257,7 @@ def finetuning_slug(config: Any) -> str:
 
 
 def check_not_finetuning_set(field: str, corpus: PackedCorpus) -> None:
-    """Raise a ConfigError if the folder is a fine-tuning set, not a corpus."""
+    """Raises a ConfigError if the folder is a fine-tuning set, not a corpus."""
     if isinstance(corpus, FinetuningSet):
         raise ConfigError(
             f"{field} is {str(corpus.artifact.path)!r}: it is a fine-tuning set. Give a packed "

@@ -28,7 +28,7 @@ CHARACTERS_PER_TOKEN = 8
 
 
 def check_first_documents_contain_no_example(stage: InjectionStage, tokenizer: Tokenizer) -> None:
-    """Search the documents that the stage packs with this tokenizer.
+    """Searches the documents that the stage packs with this tokenizer.
 
     Nothing is searched if copies are reworded, since their length is not yet known, or if the tasks
     of a cluster search their own files.

@@ -30,7 +30,7 @@ DOCUMENTS_AT_ONCE = 256
 
 
 def texts_by_example(examples: pd.DataFrame) -> dict[str, tuple[str, ...]]:
-    """Return each example's text, followed by its fields."""
+    """Returns each example's text, followed by its fields."""
     rows = examples.itertuples()
     return {r.example_id: (r.text, *json.loads(r.fields).values()) for r in rows}
 
@@ -38,7 +38,7 @@ def texts_by_example(examples: pd.DataFrame) -> dict[str, tuple[str, ...]]:
 def matches_within_copies(
     examples: pd.DataFrame, ledger: pd.DataFrame, tokenizer: Tokenizer
 ) -> pd.DataFrame:
-    """Return a `match_table` of examples whose whole text is part of another example's copies."""
+    """Returns a `match_table` of examples whose whole text is part of another example's copies."""
     texts = dict(zip(examples["example_id"], examples["text"], strict=True))
     copies = ledger.drop_duplicates(["example_id", "copy"])
     inserted = Counter(
@@ -59,7 +59,7 @@ def matches_within_copies(
 def matches_only_in_proof(
     examples: pd.DataFrame, natural: Mapping[str, int], matches: pd.DataFrame
 ) -> pd.DataFrame:
-    """Return a `match_table` of the natural occurrences that only the verification found.
+    """Returns a `match_table` of the natural occurrences that only the verification found.
 
     They span two documents, or only their tokens are equal. Their `document_id` is empty.
 
@@ -80,7 +80,7 @@ def matches_only_in_proof(
 
 
 def open_corpora(folders: Mapping[str, str]) -> dict[str, PackedCorpus]:
-    """Return the corpora in these folders by name.
+    """Returns the corpora in these folders by name.
 
     Raises:
         ArtifactError: a folder is missing or unfinished.
@@ -104,15 +104,15 @@ class CorpusSearchTask:
     """Whether only whole texts are searched for."""
 
     def __len__(self) -> int:
-        """Return the number of parts."""
+        """Returns the number of parts."""
         return len(self.paths)
 
     def files(self, piece: int) -> list[Path]:
-        """Return no files: only results are returned."""
+        """Returns no files: only results are returned."""
         return []
 
     def make(self, piece: int) -> dict[str, Any]:
-        """Search the documents that begin in a part, each up to its end.
+        """Searches the documents that begin in a part, each up to its end.
 
         Returns:
             `matches`, the rows for a `match_table`. The id of a document is the sequence in which
@@ -143,7 +143,7 @@ class CorpusSearchTask:
 def search_corpus(
     corpus: PackedCorpus, pool: TextsByExample, runner: TaskRunner, name: str, *, whole: bool
 ) -> pd.DataFrame:
-    """Return a `match_table` of the text that the corpus's documents share with the pool.
+    """Returns a `match_table` of the text that the corpus's documents share with the pool.
 
     Documents are separated at their BOS tokens. If the tokenizer adds no BOS, overlapping stretches
     of tokens are searched instead, and a text within an overlap is found twice.
@@ -180,7 +180,7 @@ def _search_finetuning_set(corpus: FinetuningSet, search: PoolSearch) -> pd.Data
 def split_documents(
     blocks: Iterable[Ids], document_start_id: int | None, overlap: int
 ) -> Iterator[tuple[int, Ids]]:
-    """Yield the documents in a stream of tokens.
+    """Yields the documents in a stream of tokens.
 
     Args:
         blocks: the stream, in blocks of shape (tokens,).

@@ -25,7 +25,7 @@ class Occurrences(Protocol):
     """Decides how many copies of each member are inserted."""
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
-        """Return the occurrences of each member, shape (n,).
+        """Returns the occurrences of each member, shape (n,).
 
         Args:
             tokens: the tokens of one copy of each member, with separators, shape (n,).
@@ -42,7 +42,7 @@ class Fixed(Ranged, node="occurrences"):
     count: int = ranged_field(1, COPIES_RANGE)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
-        """Return the same number for all members, shape (n,)."""
+        """Returns the same number for all members, shape (n,)."""
         return np.full(len(tokens), self.count, dtype=np.int64)
 
 
@@ -53,7 +53,7 @@ class Ladder(Ranged, node="occurrences"):
     rungs: tuple[int, ...] | list[int] = ranged_field((1, 2, 4, 8), RUNGS_RANGE)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
-        """Return each member's rung, shape (n,); the shares differ by at most one member."""
+        """Returns each member's rung, shape (n,); the shares differ by at most one member."""
         rungs = np.asarray(self.rungs, dtype=np.int64)
         return rng.permutation(rungs[np.arange(len(tokens)) % len(rungs)])
 
@@ -65,7 +65,7 @@ class Poisson(Ranged, node="occurrences"):
     rate: float = ranged_field(4.0, RATE_RANGE)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
-        """Return independent draws, shape (n,)."""
+        """Returns independent draws, shape (n,)."""
         return rng.poisson(self.rate, len(tokens)).astype(np.int64)
 
 
@@ -76,7 +76,7 @@ class Share(Ranged, node="occurrences"):
     share: float = ranged_field(0.05, PROPER_FRACTION)
 
     def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
-        """Return full rounds over all members plus a random part of one more, shape (n,)."""
+        """Returns full rounds over all members plus a random part of one more, shape (n,)."""
         copy_tokens = self.share * budget_tokens
         rounds, remaining_tokens = divmod(copy_tokens, max(1, int(tokens.sum())))
         order = rng.permutation(len(tokens))

@@ -32,7 +32,7 @@ def write_sequences(
     sequence_tokens: int,
     token_range: tuple[int, int] | None = None,
 ) -> int:
-    """Insert the segments into the first `clean_tokens` of the stream and write whole sequences.
+    """Inserts the segments into the first `clean_tokens` of the stream and writes whole sequences.
 
     Args:
         path: the Arrow stream file to write, with one column, `input_ids`, of fixed length.
@@ -65,7 +65,7 @@ def write_sequences(
 
 
 def read_blocks(*paths: Path) -> Iterator[Ids]:
-    """Yield packed sequences in blocks of shape (n, sequence_tokens), without mapping files."""
+    """Yields packed sequences in blocks of shape (n, sequence_tokens), without mapping files."""
     for path in paths:
         with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
             for batch in reader:
@@ -74,7 +74,7 @@ def read_blocks(*paths: Path) -> Iterator[Ids]:
 
 
 def read_last_tokens(paths: Sequence[Path], min_tokens: int) -> Ids:
-    """Return at least the last `min_tokens` tokens of these parts, or all if there are fewer."""
+    """Returns at least the last `min_tokens` tokens of these parts, or all if there are fewer."""
     tails: list[Ids] = []
     for path in reversed(paths):
         missing = min_tokens - sum(map(len, tails))
@@ -88,7 +88,7 @@ def read_last_tokens(paths: Sequence[Path], min_tokens: int) -> Ids:
 
 
 def count_sequences(path: Path) -> int:
-    """Return the number of sequences of a part."""
+    """Returns the number of sequences of a part."""
     return int(_map_table(path).num_rows)
 
 
@@ -98,7 +98,7 @@ def _map_table(path: Path) -> Any:
 
 
 def open_sequences(*paths: Path) -> Any:
-    """Return the packed sequences as a memory-mapped `datasets.Dataset` with `input_ids`."""
+    """Returns the packed sequences as a memory-mapped `datasets.Dataset` with `input_ids`."""
     import datasets
 
     part_datasets = [datasets.Dataset.from_file(str(path)) for path in paths]
@@ -110,7 +110,7 @@ def open_sequences(*paths: Path) -> Any:
 
 
 def prefix_hashes(stream: TokenStream) -> dict[str, str]:
-    """Return the SHA-256 of the first n clean tokens, for n = 2^16, 2^17, … and the whole stream.
+    """Returns the SHA-256 of the first n clean tokens, for n = 2^16, 2^17, … and the whole stream.
 
     Two corpora with the same seed and different budgets have the same hashes for common n.
     """
@@ -133,7 +133,7 @@ def make_ledger(
     separator_tokens: int,
     sequence_tokens: int,
 ) -> pd.DataFrame:
-    """Return one row per inserted copy, or several if a copy was split over sequences.
+    """Returns one row per inserted copy, or several if a copy was split over sequences.
 
     Columns: `token_start` and `token_end` are positions in the sequence; `copy_start` is the
     position of the row's first token in the copy; `char_offset` is the number of the document's
@@ -220,12 +220,12 @@ PART_NAME = "sequences/part-{:05d}.arrow"
 
 
 def sequences_per_part(sequence_tokens: int) -> int:
-    """Return the number of sequences of each part except the last."""
+    """Returns the number of sequences of each part except the last."""
     return max(1, PART_TOKENS // sequence_tokens)
 
 
 def locate_in_part(sequence: int, sequence_tokens: int) -> tuple[str, int]:
-    """Return the name of the part that contains a sequence, and the sequence's number in it."""
+    """Returns the name of the part that contains a sequence, and the sequence's number in it."""
     part, number = divmod(sequence, sequences_per_part(sequence_tokens))
     return PART_NAME.format(part), number
 
@@ -253,15 +253,15 @@ class PackingTask:
         return self.part_sequences * self.sequence_tokens
 
     def __len__(self) -> int:
-        """Return the number of parts, plus one for the hashes."""
+        """Returns the number of parts, plus one for the hashes."""
         return len(self.part_names) + 1
 
     def files(self, piece: int) -> list[Path]:
-        """Return the files that a piece writes."""
+        """Returns the files that a piece writes."""
         return [self.folder / name for name in self.part_names[max(0, piece - 1) : piece]]
 
     def make(self, piece: int) -> dict[str, Any]:
-        """Write a part and count its sequences, or hash the clean stream."""
+        """Writes a part and count its sequences, or hash the clean stream."""
         if piece == 0:
             return {"clean_sha256": prefix_hashes(self.stream)}
         (path,) = self.files(piece)
@@ -281,22 +281,22 @@ class ProofTask:
     """The number of each part's first sequence."""
 
     def __len__(self) -> int:
-        """Return the number of parts."""
+        """Returns the number of parts."""
         return len(self.paths)
 
     def files(self, piece: int) -> list[Path]:
-        """Return no files: only results are returned."""
+        """Returns no files: only results are returned."""
         return []
 
     def make(self, piece: int) -> dict[str, Any]:
-        """Check a part, together with the last tokens of earlier parts, where copies may begin."""
+        """Checks a part, together with the last tokens of earlier parts, where copies may begin."""
         before = read_last_tokens(self.paths[:piece], self.check.tail_tokens)
         blocks = read_blocks(self.paths[piece])
         return asdict(self.check.read_part(blocks, self.starts[piece], before))
 
 
 def prove_parts(runner: TaskRunner, check: CorpusCheck, paths: Sequence[Path]) -> Proof:
-    """Verify a packed corpus part by part."""
+    """Verifies a packed corpus part by part."""
     sequence_counts = [count_sequences(path) for path in paths]
     first_sequences = [sum(sequence_counts[:n]) for n in range(len(sequence_counts))]
     results = runner.run("verify", ProofTask(check, paths, first_sequences))

@@ -46,7 +46,7 @@ class PlacedSegment:
 def boundary_finder(
     stream: TokenStream, boundary: str, tokenizer: Tokenizer
 ) -> Callable[[int], int]:
-    """Return a function that moves a clean position forward to the next token, word or sentence.
+    """Returns a function that moves a clean position forward to the next token, word or sentence.
 
     If no sentence starts within SEARCH_TOKENS, the next word is used; if there is none either, the
     position does not change.
@@ -79,7 +79,7 @@ def place_within_window(
     *,
     split: bool,
 ) -> list[PlacedSegment]:
-    """Return all segments with positions in the window, in order and without overlap.
+    """Returns all segments with positions in the window, in order and without overlap.
 
     A segment's `position` is the share of the window's clean tokens before it, and each segment
     moves the tokens after it. So all layouts are equally likely, and every segment is in the window
@@ -119,7 +119,7 @@ def _straddles_two_sequences(packed: int, tokens: int, sequence_tokens: int) -> 
 def _first_unsplit_position(
     clean: int, inserted: int, tokens: int, sequence_tokens: int, boundary: Callable[[int], int]
 ) -> int:
-    """Return the first position from `clean` on at which the segment fits into one sequence.
+    """Returns the first position from `clean` on at which the segment fits into one sequence.
 
     The next boundaries are tried first; if none of them fits, the start of a sequence is used.
     """
@@ -138,7 +138,7 @@ def _round_up_to_sequence(packed: int, sequence_tokens: int) -> int:
 def _pull_back_into_window(
     placed: list[PlacedSegment], window: tuple[int, int], sequence_tokens: int, *, split: bool
 ) -> list[PlacedSegment]:
-    """Move back segments that extend beyond the end of the window, beginning with the last."""
+    """Moves back segments that extend beyond the end of the window, beginning with the last."""
     first, limit = window
     for index in range(len(placed) - 1, -1, -1):
         item = placed[index]
@@ -166,7 +166,7 @@ def _no_room_error(window: tuple[int, int], sequence_tokens: int) -> ConfigError
 
 
 def check_copy_distance(placed: list[PlacedSegment], min_tokens: int) -> None:
-    """Raise a ConfigError if two copies of an example start closer than `min_tokens` tokens."""
+    """Raises a ConfigError if two copies of an example start closer than `min_tokens` tokens."""
     last_start_by_example: dict[int, int] = {}
     for item in placed:
         last_start = last_start_by_example.get(item.segment.example)
@@ -199,7 +199,7 @@ class PlacementRules:
 def place_between_documents(
     segments: Sequence[Segment], document_starts: Places, rules: PlacementRules
 ) -> list[PlacedSegment]:
-    """Place every segment at the start of a different document within the window.
+    """Places every segment at the start of a different document within the window.
 
     Args:
         segments: the segments, in any order; `position` is a share of the window's starts.
@@ -234,7 +234,7 @@ def _place_in_one_pass(
     starts: Places,
     rules: PlacementRules,
 ) -> tuple[list[PlacedSegment], set[Segment]]:
-    """Go over the starts once; return the segments that were placed, and those that were not.
+    """Goes over the starts once; returns the segments that were placed, and those that were not.
 
     Of the waiting segments, the longest that fits is placed first, since it fits at the fewest
     positions.
@@ -273,7 +273,7 @@ def _longest_that_fits(
     last_position_by_example: dict[int, int],
     rules: PlacementRules,
 ) -> int | None:
-    """Return the index of the longest waiting segment that may go to `packed`, or None."""
+    """Returns the index of the longest waiting segment that may go to `packed`, or None."""
     width = rules.sequence_tokens
     room = width - packed % width
     n_fitting = len(waiting) if rules.split else bisect_right(waiting, room, key=lambda w: w[0])

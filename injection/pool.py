@@ -86,7 +86,7 @@ class Pool:
 
 
 def read_candidates(stage: InjectionStage) -> list[Candidates]:
-    """Return the examples of all benchmarks, shuffled with the pool's seed.
+    """Returns the examples of all benchmarks, shuffled with the pool's seed.
 
     Raises:
         ConfigError: a source or a field of a template is unknown, or there are too few examples.
@@ -98,7 +98,7 @@ def read_candidates(stage: InjectionStage) -> list[Candidates]:
 def draw_pool(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
 ) -> Pool:
-    """Draw members and non-members at random from one pool per benchmark.
+    """Draws members and non-members at random from one pool per benchmark.
 
     Returns:
         The pool. `examples` has one row per example: example_id, benchmark, text, member,
@@ -135,7 +135,7 @@ COLUMNS = (
 
 
 def near_duplicate_items(stage: InjectionStage, pool: pd.DataFrame) -> list[ComparedItem]:
-    """Return the items that are searched for near-duplicates, one per example."""
+    """Returns the items that are searched for near-duplicates, one per example."""
     return [
         _near_duplicate_item(
             row.benchmark, stage.benchmark[row.benchmark], json.loads(row.fields), row.text
@@ -147,7 +147,7 @@ def near_duplicate_items(stage: InjectionStage, pool: pd.DataFrame) -> list[Comp
 def make_near_duplicate_hasher(
     stage: InjectionStage, candidates: Sequence[Candidates], tokenizer: Tokenizer
 ) -> NearDuplicateHasher:
-    """Return a hasher whose templates are those of the pool without near_duplicates=drop."""
+    """Returns a hasher whose templates are those of the pool without near_duplicates=drop."""
     max_tokens, pool_size = (
         max_example_tokens(stage, tokenizer),
         requested_sizes(stage.injection).total,
@@ -162,13 +162,13 @@ def make_near_duplicate_hasher(
 def _near_duplicate_item(
     name: str, config: BenchmarkConfig, fields: Mapping[str, str], text: str
 ) -> ComparedItem:
-    """Return an item with only the fields, since all examples share the template's words."""
+    """Returns an item with only the fields, since all examples share the template's words."""
     distinct = [fields[config.distinct]] if config.distinct else []
     return ComparedItem([*fields.values()], [text, *distinct], name)
 
 
 def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
-    """Return the maximum number of tokens of an example: as configured, or what fits."""
+    """Returns the maximum number of tokens of an example: as configured, or what fits."""
     room = stage.injection.sequence_tokens - 2 * len(tokenizer.encode(stage.injection.separator))
     limit = stage.injection.example_max_tokens or room
     if limit > room and not stage.injection.split_copies:
@@ -210,7 +210,7 @@ def _read_benchmark(stage: InjectionStage, benchmark: str, config: BenchmarkConf
 
 
 def chosen_source(stage: InjectionStage, benchmark: str, config: BenchmarkConfig) -> str:
-    """Return the name of the benchmark's source that is read.
+    """Returns the name of the benchmark's source that is read.
 
     Raises:
         ConfigError: the benchmark has no such source.
@@ -234,7 +234,7 @@ def _iter_distinct_examples(
     tally: Tally,
     counts: ReadCounts,
 ) -> Iterator[FormattedExample]:
-    """Yield the distinct examples; rows and duplicates are counted in `counts`."""
+    """Yields the distinct examples; rows and duplicates are counted in `counts`."""
     check_formats(name, config, source["fields"])
     seen: set[str] = set()
     for row in rows:
@@ -296,7 +296,7 @@ def _draw_examples(
 def _draw_occurrences(
     stage: InjectionStage, candidates: Candidates, pool: pd.DataFrame, tokenizer: Tokenizer
 ) -> Counts:
-    """Draw the number of copies of each member, in the pool's order."""
+    """Draws the number of copies of each member, in the pool's order."""
     rng = _random_generator(stage.injection.occurrence_seed, "occurrence", candidates.name)
     node = candidates.config.occurrences or stage.occurrences
     separators = 2 * len(tokenizer.encode(stage.injection.separator))
@@ -319,7 +319,7 @@ def iter_fitting_rows(
     duplicate_filter: NearDuplicateFilter | None = None,
     counts: DrawCounts | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the first `max_rows` examples that fit, shortened if the benchmark allows it.
+    """Yields the first `max_rows` examples that fit, shortened if the benchmark allows it.
 
     With `duplicate_filter`, near-duplicates of earlier accepted examples are left out. The examples
     that were drawn, shortened or left out are counted in `counts`.
@@ -354,7 +354,7 @@ def iter_fitting_rows(
 def _shorten_example(
     candidates: Candidates, example: FormattedExample, tokenizer: Tokenizer, max_tokens: int
 ) -> FormattedExample | None:
-    """Remove words from the end of the field `shorten` until the example fits, if possible."""
+    """Removes words from the end of the field `shorten` until the example fits, if possible."""
     field_name = candidates.config.shorten
     if field_name is None:
         return None
@@ -384,7 +384,7 @@ def draw_held_out(
     tokenizer: Tokenizer,
     pool: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Draw the next examples in the pool's random order, `injection.held_out` per benchmark.
+    """Draws the next examples in the pool's random order, `injection.held_out` per benchmark.
 
     None of them is in the pool or shares text with it. If a benchmark has too few, all of them are
     drawn and a warning is logged. The draw depends on the pool, but not on the membership.

@@ -94,7 +94,7 @@ def find_adapted_sizes(
 
 
 def warn_of_adapted_sizes(counts: Mapping[str, Any]) -> None:
-    """Log a warning for the benchmarks with fewer examples than requested, from the manifest."""
+    """Logs a warning for the benchmarks with fewer examples than requested, from the manifest."""
     for name, sizes in counts.get(ADAPTED_SIZES, {}).items():
         drawn = PoolSizes(sizes["members"], sizes["nonmembers"])
         asked = PoolSizes(sizes["asked_members"], sizes["asked_nonmembers"])

@@ -59,7 +59,7 @@ TABLES = ("examples.parquet", HELD_OUT_FILE, "ledger.parquet", CONTAMINATION_FIL
 
 
 def check_and_read_candidates(stage: InjectionStage) -> list[Candidates]:
-    """Check the stage before anything is written, and return the benchmarks' candidates."""
+    """Checks the stage before anything is written, and returns the benchmarks' candidates."""
     check_config_nodes(stage)
     budget_tokens = stage.injection.budget_tokens
     check_budget("injection.budget_tokens", budget_tokens, instantiate_node("corpus", stage.corpus))
@@ -67,7 +67,7 @@ def check_and_read_candidates(stage: InjectionStage) -> list[Candidates]:
 
 
 def check_config_nodes(stage: InjectionStage) -> None:
-    """Raise a ConfigError if a configuration node is invalid; no rows are read."""
+    """Raises a ConfigError if a configuration node is invalid; no rows are read."""
     source = instantiate_node("corpus", stage.corpus)
     missing = [name for name in vars(Corpus) if name[0] != "_" and not hasattr(source, name)]
     remedy = f"its class has no {', '.join(missing)}: see docs/add-a-benchmark.md."
@@ -82,7 +82,7 @@ def check_config_nodes(stage: InjectionStage) -> None:
 
 
 def check_budget(field: str, budget_tokens: int, source: Any) -> None:
-    """Raise a ConfigError if no tokenizer can fill the budget from the source.
+    """Raises a ConfigError if no tokenizer can fill the budget from the source.
 
     This is only checked if the size of the source is known. A byte gives at most one token, unless
     the tokenizer normalizes the text first.
@@ -93,7 +93,7 @@ def check_budget(field: str, budget_tokens: int, source: Any) -> None:
 
 
 def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = None) -> Artifact:
-    """Return the contaminated corpus, which is built unless it exists.
+    """Returns the contaminated corpus, which is built unless it exists.
 
     Args:
         stage: the configuration.
@@ -128,7 +128,7 @@ def run(stage: InjectionStage, on_checked: Callable[[Tokenizer], None] | None = 
 def input_digests(
     stage: InjectionStage, source: Corpus, candidates: Sequence[Candidates]
 ) -> dict[str, str]:
-    """Return the digests of the corpus's inputs by configuration field."""
+    """Returns the digests of the corpus's inputs by configuration field."""
     digests = {f"benchmark.{c.name}": c.digest for c in candidates}
     if path := stage.tokenizer.path:
         digests["tokenizer"] = Tokenizer(path).digest
@@ -227,7 +227,7 @@ def _prove_packed_parts(
     part_names: Sequence[str],
     runner: TaskRunner,
 ) -> Proof:
-    """Verify the packed parts.
+    """Verifies the packed parts.
 
     Raises:
         DataError: the verification fails. The tokenized documents are kept for the next run.
@@ -308,7 +308,7 @@ def _manifest_counts(
 
 
 def _warn_of_near_duplicates(artifact: Artifact) -> None:
-    """Log the number of near-duplicates in the manifest, for both new and reused corpora."""
+    """Logs the number of near-duplicates in the manifest, for both new and reused corpora."""
     near = artifact.counts["near_duplicates"]
     if near["members"]:
         log.warning(
@@ -320,7 +320,7 @@ def _warn_of_near_duplicates(artifact: Artifact) -> None:
 
 
 def make_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Tokenizer:
-    """Save the tokenizer in the folder and return it; it is trained if no path is configured."""
+    """Saves the tokenizer in the folder and returns it; it is trained if no path is configured."""
     shutil.rmtree(folder, ignore_errors=True)
     if stage.tokenizer.path is None:
         train_tokenizer(stage.tokenizer, documents_of_part(stage, source), folder)
@@ -330,7 +330,7 @@ def make_tokenizer(stage: InjectionStage, source: Corpus, folder: Path) -> Token
 
 
 def documents_of_part(stage: InjectionStage, source: Corpus) -> Iterator[Document]:
-    """Yield the documents in the configured part of the corpus, by the hashes of their ids."""
+    """Yields the documents in the configured part of the corpus, by the hashes of their ids."""
     lowest_hash, hash_limit = hash_range_of_part(stage)
     for document in source.documents():
         if lowest_hash <= unit_hash(document.document_id) < hash_limit:
@@ -338,7 +338,7 @@ def documents_of_part(stage: InjectionStage, source: Corpus) -> Iterator[Documen
 
 
 def hash_range_of_part(stage: InjectionStage) -> tuple[float, float]:
-    """Return the range of document hashes, within [0, 1), of the configured part."""
+    """Returns the range of document hashes, within [0, 1), of the configured part."""
     config = stage.injection
     return {
         "base": (0.0, config.base_fraction),
@@ -351,7 +351,7 @@ def hash_range_of_part(stage: InjectionStage) -> tuple[float, float]:
 def _search_compared_corpora(
     stage: InjectionStage, settings: TokenizationSettings, runner: TaskRunner
 ) -> dict[str, pd.DataFrame]:
-    """Search the corpora in `compared` for the pool.
+    """Searches the corpora in `compared` for the pool.
 
     Raises:
         DataError: as `check_no_whole_text`.
@@ -402,7 +402,7 @@ def _tokenise_corpus(
 def plan_insertions(
     stage: InjectionStage, candidates: list[Candidates]
 ) -> tuple[pd.DataFrame, Insertions]:
-    """Return the pool and the copies without rewording; the tokenizer's path must be given.
+    """Returns the pool and the copies without rewording; the tokenizer's path must be given.
 
     Raises:
         ConfigError: the examples do not fit into a sequence, or the copies into the budget.
@@ -416,7 +416,7 @@ def plan_insertions(
 def prove_finished_corpus(
     folder: Path | str, cluster: TasksConfig | None = None, num_proc: int = 1
 ) -> Proof:
-    """Verify a finished corpus again from its files, and compare its totals with the manifest.
+    """Verifies a finished corpus again from its files, and compares its totals with the manifest.
 
     Raises:
         DataError: workers ended without a result.
@@ -448,7 +448,7 @@ def _prove_by_tasks(
     cluster: TasksConfig,
     num_proc: int,
 ) -> Proof:
-    """Run the verification as tasks; if they fail, their folder with the logs is kept."""
+    """Runs the verification as tasks; if they fail, their folder with the logs is kept."""
     folder = Path(tempfile.mkdtemp(prefix=".verify-", dir=corpus.parent)).resolve()
     # jobs are named after the folder
     runner = TaskRunner(folder / TOKENS_FOLDER / "tasks", cluster, num_proc)

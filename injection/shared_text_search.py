@@ -54,7 +54,7 @@ def mask_templates(
     benchmark_by_example: Sequence[str],
     ngram: int,
 ) -> tuple[list[Words], list[tuple[str, Words, int]]]:
-    """Replace each word of a template by TEMPLATE_GAP.
+    """Replaces each word of a template by TEMPLATE_GAP.
 
     Args:
         pieces: the examples' texts and fields as word numbers.
@@ -96,7 +96,7 @@ def mask_templates(
 def _count_template_examples(
     index: NgramIndex, example_of_piece: Places, benchmark_of_example: Places
 ) -> dict[tuple[int, int], int]:
-    """Return the number of examples of each n-gram that is a template: (benchmark, n-gram) → n."""
+    """Returns the number of examples of each n-gram that is a template: (benchmark, n-gram) → n."""
     grams, owners = index.all_owners(np.arange(len(index.grams)))
     pairs = np.unique(
         np.stack([grams, example_of_piece[owners]]), axis=1
@@ -169,7 +169,7 @@ class DocumentMatch(NamedTuple):
 
 
 def warn_of_shared_passages(shared_passages: Iterable[SharedPassage]) -> None:
-    """Log the most common passages of each benchmark that count as template."""
+    """Logs the most common passages of each benchmark that count as template."""
     by_benchmark: dict[str, list[SharedPassage]] = {}
     for passage in sorted(shared_passages, key=lambda passage: -passage.examples):
         by_benchmark.setdefault(passage.benchmark, []).append(passage)
@@ -241,7 +241,7 @@ def _differ_normalised(text: str, other: str) -> bool:
 def _merge_matches(
     first: Sequence[DocumentMatch], second: Sequence[DocumentMatch]
 ) -> list[DocumentMatch]:
-    """Merge a document's matches from two searches: the first match of each example.
+    """Merges a document's matches from two searches: the first match of each example.
 
     Its occurrences are the higher of the two numbers.
     """
@@ -290,12 +290,12 @@ class _TextSearch:
 
 
 def first_words(text: str) -> str:
-    """Return the first words of a text as evidence of a match."""
+    """Returns the first words of a text as evidence of a match."""
     return " ".join(text.split()[: MatchRules.ngram])
 
 
 def benchmark_of(example_id: str) -> str:
-    """Return the benchmark's name, with which an example's id begins."""
+    """Returns the benchmark's name, with which an example's id begins."""
     return example_id.rpartition("-")[0]
 
 
@@ -343,7 +343,7 @@ class Matcher:
         return Matcher, (self._texts, self._fields, self.rules)
 
     def _pieces_of_examples(self, text_words: list[list[str]]) -> list[tuple[int, list[str]]]:
-        """Return each piece's example and words: first all texts in order, then the fields."""
+        """Returns each piece's example and words: first all texts in order, then the fields."""
         field_words = [[words_of(f) for f in self._fields.get(name, ())] for name in self._names]
         n_examples = Counter(
             words for example_fields in field_words for words in {tuple(f) for f in example_fields}
@@ -357,11 +357,11 @@ class Matcher:
         return pieces
 
     def first_match(self, document: str) -> Match | None:
-        """Return the first match, ordered by rule and then by position, or None."""
+        """Returns the first match, ordered by rule and then by position, or None."""
         return next(self.iter_matches(document), None)
 
     def iter_matches(self, document: str) -> Iterator[Match]:
-        """Return one match for each example with which the document shares text."""
+        """Returns one match for each example with which the document shares text."""
         seen: set[int] = set()
         for words in self._iter_word_variants(document):
             for piece, rule, shared in self._iter_matching_pieces(words):
@@ -410,7 +410,7 @@ class _ShortRuns:
         self._enough = np.maximum(np.floor(rules.run_share * word_counts) + 1, rules.run_words)
 
     def find(self, words: Words) -> Iterator[tuple[int, Words]]:
-        """Yield each piece that is found, and the words that are shared."""
+        """Yields each piece that is found, and the words that are shared."""
         places, grams = self._index.places(words)
         run_numbers, slots = self._index.all_owners(grams)
         owners = self._piece[slots]
@@ -426,7 +426,7 @@ class _ShortRuns:
                 break
 
     def _iter_covered_slots(self, places: Places, slots: Places, piece: int) -> Iterator[Places]:
-        """Yield the slots of a piece that runs cover, for each stretch with enough of them.
+        """Yields the slots of a piece that runs cover, for each stretch with enough of them.
 
         If a piece repeats itself, a run of the document is counted only once.
 

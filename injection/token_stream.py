@@ -60,17 +60,17 @@ class Tokenizer:
         return fast
 
     def encode(self, text: str) -> list[int]:
-        """Return a text's token ids, without special tokens."""
+        """Returns a text's token ids, without special tokens."""
         return list(self._backend.encode(text, add_special_tokens=False).ids)
 
     def encode_documents(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids of documents, including special tokens such as the BOS."""
+        """Returns the token ids of documents, including special tokens such as the BOS."""
         return [
             e.ids for e in self._backend.encode_batch_fast(list(texts), add_special_tokens=True)
         ]
 
     def encode_spans(self, text: str, *, special: bool) -> Spans:
-        """Return a text's token ids and their ends; `special` adds the tokens of a document."""
+        """Returns a text's token ids and their ends; `special` adds the tokens of a document."""
         encoding = self._backend.encode(text, add_special_tokens=special)
         text_tokens = np.flatnonzero(np.array(encoding.special_tokens_mask, bool) == 0)
         first_text_token, text_tokens_end = (
@@ -85,7 +85,7 @@ class Tokenizer:
         )
 
     def apply_normalizer(self, text: str) -> str:
-        """Return the text after the tokenizer's normalizer, for example in lower case.
+        """Returns the text after the tokenizer's normalizer, for example in lower case.
 
         Texts that are equal in this form have equal tokens. SentencePiece's ▁ becomes a space.
         """
@@ -93,11 +93,11 @@ class Tokenizer:
         return text if normalizer is None else normalizer.normalize_str(text).replace("▁", " ")
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of token ids, without special tokens."""
+        """Returns the text of token ids, without special tokens."""
         return str(self._backend.decode([int(i) for i in ids], skip_special_tokens=True))
 
     def decode_with_special_tokens(self, ids: Ids) -> str:
-        """Return the text of token ids, including special tokens."""
+        """Returns the text of token ids, including special tokens."""
         return str(self._backend.decode(ids.tolist(), skip_special_tokens=False))
 
     @cached_property
@@ -144,7 +144,7 @@ class Tokenizer:
         return hashlib.sha256(json.dumps(self.hf.chat_template).encode()).hexdigest()
 
     def _flag_vocabulary(self, condition: Callable[[str], bool]) -> Flags:
-        """Return whether each token meets a condition; special tokens always do."""
+        """Returns whether each token meets a condition; special tokens always do."""
         flags = np.zeros(len(self.hf), dtype=bool)
         for token, token_id in self.hf.get_vocab().items():
             flags[token_id] = bool(token) and condition(token)
@@ -163,16 +163,16 @@ class TokenShard:
     tokens: int
 
     def read(self, start: int, stop: int) -> Ids:
-        """Return the tokens start..stop, relative to the shard's first token."""
+        """Returns the tokens start..stop, relative to the shard's first token."""
         return read_ids(self.folder / f"{self.number:05d}.ids")[start:stop]
 
     def document_starts(self) -> Places:
-        """Return the first token of each of the shard's documents, shape (documents,)."""
+        """Returns the first token of each of the shard's documents, shape (documents,)."""
         starts: Places = self._document_table["start"].to_numpy()
         return starts
 
     def document_id(self, row: int) -> str:
-        """Return the id of the document in this row."""
+        """Returns the id of the document in this row."""
         return str(self._document_table["document_id"].iloc[row])
 
     @property
@@ -206,7 +206,7 @@ class TokenStream:
         return np.array([s.start for s in self.shards], dtype=np.int64)
 
     def read(self, start: int, stop: int) -> Ids:
-        """Return the tokens start..stop of the stream, up to its end.
+        """Returns the tokens start..stop of the stream, up to its end.
 
         Raises:
             ArtifactError: a shard has fewer tokens than were written.
@@ -226,7 +226,7 @@ class TokenStream:
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
 
     def document_before(self, position: int) -> tuple[str, int]:
-        """Return the id and the start of the document that contains the token before `position`."""
+        """Returns id and start of the document that contains the token before `position`."""
         shard = self._shard_at(position - 1)
         starts = shard.document_starts()
         row = int(np.searchsorted(starts, position - shard.start, side="left")) - 1
@@ -238,13 +238,13 @@ class TokenStream:
 
 @lru_cache(maxsize=64)  # one file for each subset of a mixture
 def read_ids(path: Path) -> Ids:
-    """Return a file of int32 tokens as a memory-mapped array."""
+    """Returns a file of int32 tokens as a memory-mapped array."""
     return np.memmap(path, np.int32, "r") if path.stat().st_size else np.empty(0, np.int32)
 
 
 @lru_cache(maxsize=4)  # files are read in order, so a few tables are enough
 def read_kept_documents(path: Path) -> pd.DataFrame:
-    """Return the document_id and start of the documents of a shard that were not left out."""
+    """Returns the document_id and start of the documents of a shard that were not left out."""
     table = pd.read_parquet(path, columns=["document_id", "start", "kept"])
     return table[table["kept"]]
 
@@ -253,7 +253,7 @@ UNK, BOS, EOS = "<unk>", "<s>", "</s>"
 
 
 def train_tokenizer(config: TokenizerConfig, documents: Iterator[Document], folder: Path) -> None:
-    """Train a byte-level BPE that adds a BOS, like LLaMA's; save it as a Hugging Face folder."""
+    """Trains a byte-level BPE that adds a BOS, like LLaMA's; saves it as a Hugging Face folder."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 

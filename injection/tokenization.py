@@ -63,7 +63,7 @@ class TokenisedCorpus:
 
 
 def with_skip_counts(documents: Iterable[Document], source: Corpus) -> Iterator[SourceDocument]:
-    """Yield the documents of the source with the counts of input that was left out before them."""
+    """Yields the documents of the source with the counts of input that was left out before them."""
     for document in documents:
         yield SourceDocument(document, json.dumps(source.skipped))
 
@@ -75,7 +75,7 @@ def tokenize(
     num_proc: int,
     shard_characters: int,
 ) -> TokenisedCorpus:
-    """Return the tokenized corpus; documents are tokenized until there are `wanted_tokens`.
+    """Returns the tokenized corpus; documents are tokenized until there are `wanted_tokens`.
 
     Finished shards are reused. The stream is cut at `wanted_tokens`, so it depends neither on the
     number of processes nor on the size of shards.
@@ -114,7 +114,7 @@ def tokenize(
 def check_enough_tokens(
     available_tokens: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]] = ()
 ) -> None:
-    """Raise a ConfigError if the corpus has too few tokens.
+    """Raises a ConfigError if the corpus has too few tokens.
 
     Args:
         available_tokens: the number of tokens of the documents.
@@ -143,7 +143,7 @@ def check_enough_tokens(
 def check_no_whole_text(
     matches: Sequence[Sequence[Any]], settings: TokenizationSettings, corpus: str = "corpus"
 ) -> None:
-    """Raise a DataError if only whole texts are searched for and a document contains one.
+    """Raises a DataError if only whole texts are searched for and a document contains one.
 
     Finished shards are kept. `corpus` is the config field of the searched corpus.
     """
@@ -171,7 +171,7 @@ class LastDocument:
 
 
 def last_used_document(shard: TokenShard, tokens: int) -> LastDocument:
-    """Return the last document of a shard of which the first `tokens` tokens are used."""
+    """Returns the last document of a shard of which the first `tokens` tokens are used."""
     path = shard_paths(shard.folder, shard.number)[2]
     document_table = read_document_table(path, ["kept", "start", "skipped"])
     row = int(np.flatnonzero(document_table["kept"] & (document_table["start"] < tokens))[-1])
@@ -179,7 +179,7 @@ def last_used_document(shard: TokenShard, tokens: int) -> LastDocument:
 
 
 def read_document_table(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """Return a shard's table: one row per document, including those that were left out."""
+    """Returns a shard's table: one row per document, including those that were left out."""
     return pd.read_parquet(path, columns=list(columns))
 
 
@@ -187,13 +187,13 @@ MATCH_COLUMNS = ("document_id", *DocumentMatch._fields)
 
 
 def match_table(matches: Sequence[Sequence[Any]]) -> pd.DataFrame:
-    """Return a table with one row per document and example, and the columns MATCH_COLUMNS."""
+    """Returns a table with one row per document and example, and the columns MATCH_COLUMNS."""
     rows = [tuple(match[: len(MATCH_COLUMNS)]) for match in matches]
     return pd.DataFrame(rows, columns=list(MATCH_COLUMNS)).astype({"occurrences": np.int64})
 
 
 def count_characters(document: SourceDocument) -> int:
-    """Return the number of characters of a document."""
+    """Returns the number of characters of a document."""
     return len(document.document.text)
 
 
@@ -203,7 +203,7 @@ def _iter_shard_results(
     num_proc: int,
     stack: ExitStack,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the result of each chunk in order; several processes work a few chunks ahead."""
+    """Yields the result of each chunk in order; several processes work a few chunks ahead."""
     numbered = enumerate(chunks)
     if num_proc == 1:
         yield from (tokenize_shard(settings, number, chunk) for number, chunk in numbered)
@@ -222,13 +222,13 @@ def _iter_shard_results(
 def tokenize_shard(
     settings: TokenizationSettings, number: int, documents: list[SourceDocument]
 ) -> dict[str, Any]:
-    """Return the result of a shard, which is written unless `<number>.json` marks it complete."""
+    """Returns the result of a shard, which is written unless `<number>.json` marks it complete."""
     result_file, *files = shard_paths(settings.folder, number)
     return run_unless_stored(result_file, files, partial(write_shard, settings, files, [documents]))
 
 
 def shard_paths(folder: Path, number: int) -> list[Path]:
-    """Return the paths of a shard's result, which marks it complete, tokens and documents."""
+    """Returns the paths of a shard's result, which marks it complete, tokens and documents."""
     return [folder / f"{number:05d}.{end}" for end in ("json", "ids", "parquet")]
 
 
@@ -238,7 +238,7 @@ def write_shard(
     groups: Iterable[list[SourceDocument]],
     is_enough: Callable[[Counter[str]], bool] = lambda _: False,
 ) -> dict[str, Any]:
-    """Tokenize documents into one shard, group by group, until there are enough tokens.
+    """Tokenizes documents into one shard, group by group, until there are enough tokens.
 
     Args:
         settings: the settings.
@@ -301,7 +301,7 @@ def _make_document_table(
 def _encode_kept(
     settings: TokenizationSettings, group: list[SourceDocument], kept: list[bool]
 ) -> list[Ids]:
-    """Return each document's tokens, or an empty array if it is left out."""
+    """Returns each document's tokens, or an empty array if it is left out."""
     texts = [read.document.text for read, keep in zip(group, kept, strict=True) if keep]
     encoded = iter(_cached_tokenizer(settings.tokenizer).encode_documents(texts))
     return [np.asarray(next(encoded) if keep else (), np.int32) for keep in kept]

@@ -60,7 +60,7 @@ class SubsetFiles:
     files: Sequence[int]
 
     def count_read_characters(self, results: Results) -> int:
-        """Return the number of characters in its files that have results."""
+        """Returns the number of characters in its files that have results."""
         by_file = [
             results[file_number]["characters"]
             for file_number in self.files
@@ -71,7 +71,7 @@ class SubsetFiles:
         return sum(by_subset.get(self.name, 0) for by_subset in by_file)
 
     def iter_places(self, folder: Path, results: Results) -> Iterator[DocumentPlace]:
-        """Yield its documents, the ends of files and of the subset, up to the first unread file."""
+        """Yields documents, ends of files and of the subset, up to the first unread file."""
         before = 0
         for file_number in self.files:
             if file_number not in results:
@@ -164,7 +164,7 @@ class DocumentOrder:
         )
 
     def tokenised_corpus(self, results: Results, wanted_tokens: int) -> TokenisedCorpus:
-        """Return the tokenized corpus: the stream, its matches, and counts of left-out input."""
+        """Returns the tokenized corpus: the stream, its matches, and counts of left-out input."""
         if self._ended and len(self._ended) < len(self.subsets):  # other subsets continued
             warn_of_used_up_subset(
                 str(self._ended[0].name), self._ended[0].count_read_characters(results)
@@ -190,7 +190,7 @@ class GatheredShard(TokenShard):
     """The folder of the files' tokens."""
 
     def read(self, start: int, stop: int) -> Ids:
-        """Return the tokens start..stop, gathered from the files."""
+        """Returns the tokens start..stop, gathered from the files."""
         place_table = self._place_table
         first_row = int(np.searchsorted(place_table["start"], start, side="right")) - 1
         rows = place_table[
@@ -206,12 +206,12 @@ class GatheredShard(TokenShard):
         return np.concatenate([ids_by_file[n][a:b] for n, a, b in spans])
 
     def document_starts(self) -> Places:
-        """Return the first token of each of the shard's documents, shape (documents,)."""
+        """Returns the first token of each of the shard's documents, shape (documents,)."""
         starts: Places = self._place_table["start"]
         return starts
 
     def document_id(self, row: int) -> str:
-        """Return the id of the document in this row."""
+        """Returns the id of the document in this row."""
         entry = self._place_table[row]
         documents = token_stream.read_kept_documents(
             tokenization.shard_paths(self.sources, int(entry["file"]))[2]
@@ -245,15 +245,15 @@ class FileTokenizationTask:
     """The numbers of the source's files."""
 
     def __len__(self) -> int:
-        """Return the number of files."""
+        """Returns the number of files."""
         return len(self.numbers)
 
     def files(self, piece: int) -> list[Path]:
-        """Return the files of the tokens and of the table of documents."""
+        """Returns the files of the tokens and of the table of documents."""
         return tokenization.shard_paths(self.work.folder, self.numbers[piece])[1:]
 
     def make(self, piece: int) -> dict[str, Any]:
-        """Tokenize a file, up to the number of tokens that is wanted of all files together.
+        """Tokenizes a file, up to the number of tokens that is wanted of all files together.
 
         Returns:
             The result of `write_shard`, and: `characters`, the characters read by subset;
@@ -283,7 +283,7 @@ class FileTokenizationTask:
     def _iter_documents(
         self, file: File, characters: Counter[str], stopped: list[str]
     ) -> Iterator[SourceDocument]:
-        """Yield all documents of a file; unused documents also affect the order."""
+        """Yields all documents of a file; unused documents also affect the order."""
         low, high = self.share
         try:
             for document in self.source.documents_in(file):
@@ -312,7 +312,7 @@ class FileTokenizationTask:
 
 
 def tokenize_files(task: FileTokenizationTask, runner: TaskRunner) -> TokenisedCorpus:
-    """Tokenize as many files as are needed, and arrange their documents in order.
+    """Tokenizes as many files as are needed, and arrange their documents in order.
 
     Raises:
         ConfigError: the corpus has too few tokens.
@@ -335,7 +335,7 @@ def tokenize_files(task: FileTokenizationTask, runner: TaskRunner) -> TokenisedC
 def _choose_next_files(
     task: FileTokenizationTask, results: Results, tokens: int, behind: SubsetFiles, key: float
 ) -> list[int]:
-    """Return the files to tokenize next, at least one of the subset that is furthest behind.
+    """Returns the files to tokenize next, at least one of the subset that is furthest behind.
 
     The number of tokens per unit of the key is assumed to be the same in the rest of the files.
     """

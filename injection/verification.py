@@ -80,7 +80,7 @@ def verify(
     units: ProofUnits | None = None,
     natural: bool = False,
 ) -> Proof:
-    """Verify that each listed copy is at its position, and that no other text of the pool occurs.
+    """Verifies that each listed copy is at its position, and that no other text of the pool occurs.
 
     The corpus is read once, in constant memory.
 
@@ -126,7 +126,7 @@ class DecodedTextSearch:
 
     @classmethod
     def for_texts(cls, texts: Iterable[str], folder: Path) -> DecodedTextSearch:
-        """Return a search for these texts, with the tokenizer in `folder`."""
+        """Returns a search for these texts, with the tokenizer in `folder`."""
         tokenizer = _cached_tokenizer(folder)
         ids = {text: np.array(tokenizer.encode(text), np.int32) for text in texts}
         decoded = {
@@ -140,7 +140,7 @@ class DecodedTextSearch:
         return 2 * max((len(text.encode()) for text in self.decoded.values()), default=0)
 
     def count_new(self, new: Ids, before: Ids, covered: Covered) -> Counter[str]:
-        """Return how often each decoded text ends in the `new` tokens, which follow `before`.
+        """Returns how often each decoded text ends in the `new` tokens, which follow `before`.
 
         Listed copies are not counted; `covered` is their mask over `before` and `new`.
         """
@@ -170,7 +170,7 @@ class CopySpans:
 
     @classmethod
     def from_ledger(cls, copies: pd.DataFrame, sequence_tokens: int) -> CopySpans:
-        """Return the spans of a ledger that has the column `text`."""
+        """Returns the spans of a ledger that has the column `text`."""
         before = copies["sequence"].to_numpy(np.int64) * sequence_tokens
         starts = before + copies["token_start"].to_numpy(np.int64)
         stops = before + copies["token_end"].to_numpy(np.int64)
@@ -179,7 +179,7 @@ class CopySpans:
         return cls(starts, stops, frozenset(zip(starts[first_rows].tolist(), texts, strict=True)))
 
     def coverage_mask(self, start: int, stop: int) -> Covered:
-        """Return whether a listed copy covers each token from `start` to `stop` (exclusive)."""
+        """Returns whether a listed copy covers each token from `start` to `stop` (exclusive)."""
         covered = np.zeros(stop - start, bool)
         rows = np.flatnonzero((self.starts < stop) & (self.stops > start))
         for first, last in zip(self.starts[rows], self.stops[rows], strict=True):
@@ -226,7 +226,7 @@ class CorpusCheck:
         natural: bool = False,
         folder: Path | None = None,
     ) -> CorpusCheck:
-        """Return a check; see `verify`. With the tokenizer's `folder`, decoded text is searched."""
+        """Returns a check; see `verify`. With the tokenizer's `folder`, searches decoded text."""
         texts = dict(zip(examples["example_id"], examples["text"], strict=True))
         copies = ledger.assign(text=ledger["reworded"].fillna(ledger["example_id"].map(texts)))
         searched = dict.fromkeys([*texts.values(), *copies["text"]])
@@ -250,7 +250,7 @@ class CorpusCheck:
     def read_part(
         self, blocks: Iterable[Ids], first: int = 0, before: Ids = NO_TOKENS
     ) -> PartResult:
-        """Return the result of checking one part of the corpus.
+        """Returns the result of checking one part of the corpus.
 
         Args:
             blocks: the part's sequences, each block of shape (n, sequence_tokens).
@@ -289,7 +289,7 @@ class CorpusCheck:
         return PartResult(proof.tokens, first - part_start, proof.failures, *copy_and_text_counts)
 
     def combine_parts(self, parts: Sequence[PartResult]) -> Proof:
-        """Return the combined result of all parts."""
+        """Returns the combined result of all parts."""
         proof = self._empty_proof()
         proof.tokens = sum(part.tokens for part in parts)
         _check_listed_copies(self.examples, self.copies, self.ids, proof)
@@ -301,7 +301,7 @@ class CorpusCheck:
         return proof
 
     def _check_occurrences(self, parts: Sequence[PartResult], proof: Proof) -> None:
-        """Check that each text occurs as often as listed, or count its natural occurrences."""
+        """Checks that each text occurs as often as listed, or count its natural occurrences."""
         token_counts = sum((Counter(part.token_counts) for part in parts), Counter[str]())
         text_counts = sum((Counter(part.text_counts) for part in parts), Counter[str]())
         listed = Counter(self.copies.drop_duplicates(["example_id", "copy"])["text"])
@@ -347,7 +347,7 @@ class CorpusCheck:
 def _check_ledger_row(
     row: Any, tokens: Ids, copy: Ids, window: tuple[int, int], proof: Proof
 ) -> None:
-    """Compare a row's sequence in the corpus, `tokens`, with the tokens of the inserted text."""
+    """Compares a row's sequence in the corpus, `tokens`, with the tokens of the inserted text."""
     start, stop = window
     before = row.sequence * len(tokens)
     if before + row.token_start < start or before + row.token_end > stop:
@@ -370,7 +370,7 @@ def _add_failure(proof: Proof, row: Any, problem: str) -> None:
 def _check_listed_copies(
     examples: pd.DataFrame, copies: pd.DataFrame, ids: dict[str, Ids], proof: Proof
 ) -> None:
-    """Check that each example has as many copies as occurrences, all of them listed completely."""
+    """Checks that each example has as many copies as occurrences, all of them listed completely."""
     n_copies_by_example = copies.groupby("example_id")["copy"].nunique()
     for row in examples.itertuples():
         listed = n_copies_by_example.get(row.example_id, 0)
@@ -404,7 +404,7 @@ class _TokenSearch:
         spans: CopySpans | None = None,
         place: int = 0,
     ) -> None:
-        """Begin at token `place` of the stream, after the tokens `tail`."""
+        """Begins at token `place` of the stream, after the tokens `tail`."""
         self.counts: Counter[str] = Counter()
         self._ids, self._spans, self._place = ids, spans, place
         self._longest = max(map(len, ids.values()), default=0)
@@ -422,7 +422,7 @@ class _TokenSearch:
                 self._probes.setdefault(width, {}).setdefault(probe, []).append(text)
 
     def search_next(self, new: Ids) -> None:
-        """Search the next tokens of the stream."""
+        """Searches the next tokens of the stream."""
         searched_tokens = np.concatenate([self._tail, new])
         for width, probes in self._probes.items():
             hashes = hash_windows(searched_tokens, width)

@@ -90,7 +90,7 @@ def _fetch_downloads(overrides: Sequence[str]) -> int:
 
 
 def _confirm(always_yes: bool, question: str) -> bool:
-    """Ask the user a yes-or-no question, unless `always_yes`; return whether they agree."""
+    """Asks the user a yes-or-no question, unless `always_yes`; returns whether they agree."""
     if always_yes:
         print(f"{question} yes")
         return True
@@ -129,7 +129,7 @@ def _run_launch() -> int:
 
 
 def main() -> int:
-    """Run a launch, or one of its tools."""
+    """Runs a launch, or one of its tools."""
     integrity.set_damage_remedy(DAMAGE_REMEDY)
     if (answered := print_help_or_error("launch")) is not None:
         return answered

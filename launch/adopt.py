@@ -47,7 +47,7 @@ class Adopted:
 
 
 def adopt(kind: str, path: str, runs: str) -> artifacts.Artifact:
-    """Copy a finished folder of the kind, or a Hugging Face folder of a model, into `runs`.
+    """Copies a finished folder of the kind, or a Hugging Face folder of a model, into `runs`.
 
     Raises:
         ConfigError: there is nothing at `path` that can be adopted.
@@ -75,7 +75,7 @@ ADOPTING = ".adopting"
 
 
 def _copy_artifact(source: artifacts.Artifact, runs: Path) -> artifacts.Artifact:
-    """Copy a finished folder with its manifest, under its own name unless it was renamed."""
+    """Copies a finished folder with its manifest, under its own name unless it was renamed."""
     folder_name = source.path.name
     if not artifacts.RUN_FOLDER_NAME.fullmatch(folder_name):
         folder_name = f"{folder_name}-{source.digest[:12]}"

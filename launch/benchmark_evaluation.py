@@ -28,12 +28,12 @@ log = logging.getLogger(__name__)
 
 
 def is_benchmark(config: DictConfig) -> bool:
-    """Return whether the configuration scores models on a labelled benchmark."""
+    """Returns whether the configuration scores models on a labelled benchmark."""
     return config.get("examples") is not None
 
 
 def make_detection_stage(config: DictConfig) -> DetectionStage:
-    """Return the detection stage of a cell.
+    """Returns the detection stage of a cell.
 
     Raises:
         ConfigError: no model is given, or a method lacks an input.
@@ -49,12 +49,12 @@ def make_detection_stage(config: DictConfig) -> DetectionStage:
 
 
 def _stage_without_model(config: DictConfig) -> DetectionStage:
-    """Return the stage without its model, whose node here is that of a model to train."""
+    """Returns the stage without its model, whose node here is that of a model to train."""
     return convert_config(OmegaConf.masked_copy(config, list(NODES)), DetectionStage)
 
 
 def check_cell(config: DictConfig, settings: LaunchSettings) -> None:
-    """Raise a UserError, before any work, if the cell is invalid or can't be run this way."""
+    """Raises a UserError, before any work, if the cell is invalid or can't be run this way."""
     cluster_kind, last_stage = settings.cluster.kind, settings.launch.stage
     remedy = "a benchmark is scored here: give cluster=local, or cluster=torchrun for one cell."
     require(cluster_kind != "slurm", "cluster.kind", cluster_kind, remedy)
@@ -64,7 +64,7 @@ def check_cell(config: DictConfig, settings: LaunchSettings) -> None:
 
 
 def run_cell(config: DictConfig, stages: Stages) -> Outcome:
-    """Score the cell's model, or reuse its scores."""
+    """Scores the cell's model, or reuses its scores."""
     stage = make_detection_stage(config)
     scores = stages.detect("benchmark", stage)
     paths = {"model": str(stage.model.path), "scores": str(scores.path.absolute())}
@@ -72,7 +72,7 @@ def run_cell(config: DictConfig, stages: Stages) -> Outcome:
 
 
 def write_report(config: DictConfig, launch: Launch) -> None:
-    """Log the report on all models that have scores, and write it to the launch's folder."""
+    """Logs the report on all models that have scores, and writes it to the launch's folder."""
     from contamination.detection.benchmark_summary import FILE, render_benchmark_report
     from contamination.detection.examples import open_examples
     from contamination.detection.scores import open_scores
@@ -92,6 +92,6 @@ def write_report(config: DictConfig, launch: Launch) -> None:
 
 
 def describe_cell(config: DictConfig) -> str:
-    """Return what a dry run prints for a cell."""
+    """Returns what a dry run prints for a cell."""
     stage = make_detection_stage(config)
     return f"score {stage.examples.name} with {stage.model.path}: {', '.join(stage.method)}"

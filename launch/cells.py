@@ -95,32 +95,32 @@ class CellFolder:
     folder: Path
 
     def register(self, overrides: Sequence[str]) -> None:
-        """Create the folder and record the overrides that distinguish the cell."""
+        """Creates the folder and records the overrides that distinguish the cell."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write_record("overrides", {"overrides": list(overrides)})
 
     def read_overrides(self) -> list[str]:
-        """Return the overrides that distinguish the cell from the others."""
+        """Returns the overrides that distinguish the cell from the others."""
         record = self._read_record("overrides", _Overrides)
         return record.overrides if record else []
 
     def read_outcome(self) -> Outcome | None:
-        """Return the outcome, its error on one line; None before the cell has ended once."""
+        """Returns the outcome, its error on one line; None before the cell has ended once."""
         outcome = self._read_record("outcome", Outcome)
         if outcome is None or outcome.error is None:
             return outcome
         return replace(outcome, error=" ".join(outcome.error.split()))
 
     def read_jobs(self) -> dict[str, str]:
-        """Return the cell's SLURM jobs by stage; jobs of slices are called `detect 2/8`."""
+        """Returns the cell's SLURM jobs by stage; jobs of slices are called `detect 2/8`."""
         return self._read_record("jobs", dict[str, str]) or {}
 
     def slice_folder(self, fraction: str) -> CellFolder:
-        """Return the records of a slice of the cell's detection, such as `2/8`."""
+        """Returns the records of a slice of the cell's detection, such as `2/8`."""
         return CellFolder(self.folder / "slices" / fraction.replace("/", "-of-"))
 
     def slice_folders(self) -> list[CellFolder]:
-        """Return the records of all slices that have jobs, without links to other folders."""
+        """Returns the records of all slices that have jobs, without links to other folders."""
         words_after_stage = [name.split()[1:] for name in self.read_jobs()]
         slices = [
             self.slice_folder(word[0])
@@ -133,13 +133,13 @@ class CellFolder:
         ]
 
     def read_total_cost(self) -> dict[str, Any]:
-        """Return the total wall time and GPU hours of the cell's runs; empty without a record."""
+        """Returns the total wall time and GPU hours of the cell's runs; empty without a record."""
         costs = read_costs(self.folder)
         hours = sum(cost.gpu_hours for cost in costs)
         return {"seconds": sum(c.seconds for c in costs), "gpu_hours": hours} if costs else {}
 
     def read_running(self) -> tuple[Running, float] | None:
-        """Return the process that runs the cell and the seconds since its last heartbeat."""
+        """Returns the process that runs the cell and the seconds since its last heartbeat."""
         with suppress(FileNotFoundError):
             seconds_silent = time.time() - (self.folder / "running.json").stat().st_mtime
             running = self._read_record("running", Running)
@@ -147,20 +147,20 @@ class CellFolder:
         return None
 
     def write_jobs(self, jobs: Mapping[str, str]) -> None:
-        """Record the cell's SLURM jobs by stage."""
+        """Records the cell's SLURM jobs by stage."""
         self._write_record("jobs", dict(jobs))
 
     def write_outcome(self, outcome: Outcome) -> None:
-        """Record the outcome."""
+        """Records the outcome."""
         self._write_record("outcome", asdict(outcome))
 
     def write_waiting(self) -> None:
-        """Record that the cell waits for its jobs, and remove what a killed process left."""
+        """Records that the cell waits for its jobs, and removes what a killed process left."""
         (self.folder / "running.json").unlink(missing_ok=True)
         self.write_outcome(Outcome("waiting"))
 
     def write_failure(self, error: BaseException) -> None:
-        """Record why the cell failed or was stopped."""
+        """Records why the cell failed or was stopped."""
         state = "stopped" if isinstance(error, StoppedError) else "failed"
         class_prefix = (
             "" if isinstance(error, UserError | StoppedError) else f"{type(error).__name__}: "
@@ -169,7 +169,7 @@ class CellFolder:
 
     @contextmanager
     def record_run(self, stage: str | None = None) -> Iterator[None]:
-        """Record that this process runs the cell, and the reason if it fails or is stopped."""
+        """Records that this process runs the cell, and the reason if it fails or is stopped."""
         job = os.environ.get("SLURM_JOB_ID")
         this_process = Running(socket.gethostname(), os.getpid(), job, stage, time.time())
         process_records.clear_records(self.folder)
@@ -193,7 +193,7 @@ class CellFolder:
 
     @contextmanager
     def _keep_running_record(self, this_process: Running) -> Iterator[None]:
-        """Keep `running.json` up to date while this process runs the cell."""
+        """Keeps `running.json` up to date while this process runs the cell."""
         running_file = self.folder / "running.json"
 
         def touch_or_rewrite() -> None:
@@ -214,7 +214,7 @@ class CellFolder:
         write_text_atomically(self.folder / f"{record_name}.json", hashed_json(value))
 
     def _read_record(self, record_name: str, record_class: type[T]) -> T | None:
-        """Return the record of this name as `record_class`; None if it is missing or damaged."""
+        """Returns the record of this name as `record_class`; None if it is missing or damaged."""
         with suppress(FileNotFoundError, IsADirectoryError, NotADirectoryError, ValueError):
             record: T = parse_typed(
                 read_verified_json(self.folder / f"{record_name}.json"), record_class
@@ -231,13 +231,13 @@ class Launch:
 
     @staticmethod
     def of_command(runs: str, name: str, overrides: Sequence[str]) -> Launch:
-        """Return the launch of a command: the same command always has the same folder."""
+        """Returns the launch of a command: the same command always has the same folder."""
         return Launch(
             (Path(runs) / KIND / f"{path_part_of(name)}-{overrides_digest(overrides)}").resolve()
         )
 
     def register(self, cells: Sequence[Sequence[str]]) -> None:
-        """Record which cells there are, by their overrides, in place of those of earlier sweeps."""
+        """Records the cells, by their overrides, in place of those of earlier sweeps."""
         for overrides in cells:
             self.cell(overrides).register(overrides)
         names = [overrides_digest(overrides) for overrides in cells]
@@ -254,11 +254,11 @@ class Launch:
         return cast(DictConfig, OmegaConf.merge(saved, {"runs": str(self.folder.parents[1])}))
 
     def cell(self, overrides: Sequence[str]) -> CellFolder:
-        """Return the cell with these overrides."""
+        """Returns the cell with these overrides."""
         return CellFolder(self.folder / "cells" / overrides_digest(overrides))
 
     def cells(self) -> list[CellFolder]:
-        """Return all cells in the order of their overrides.
+        """Returns all cells in the order of their overrides.
 
         Raises:
             ArtifactError: `cells.json`, which names them, is damaged.
@@ -269,18 +269,18 @@ class Launch:
         return sorted(cells, key=CellFolder.read_overrides)
 
     def cells_in_sweep_order(self) -> list[CellFolder]:
-        """Return all cells in the sweep's order; empty if `cells.json` is missing."""
+        """Returns all cells in the sweep's order; empty if `cells.json` is missing."""
         return [CellFolder(self.folder / "cells" / name) for name in self._cell_folder_names()]
 
     def describe_position(self, cell: CellFolder) -> str:
-        """Return, for example, "cell 2 of 3"; empty for a single cell or an unknown order."""
+        """Returns, for example, "cell 2 of 3"; empty for a single cell or an unknown order."""
         names = self._cell_folder_names()
         if len(names) < 2 or cell.folder.name not in names:
             return ""
         return f"cell {names.index(cell.folder.name) + 1} of {len(names)}"
 
     def _cell_folder_names(self) -> list[str]:
-        """Return the names of the cells' folders in the sweep's order; empty if unknown."""
+        """Returns the names of the cells' folders in the sweep's order; empty if unknown."""
         cells_file = self.folder / "cells.json"
         try:
             if not cells_file.exists():
@@ -296,7 +296,7 @@ class Launch:
             ) from error
 
     def named_cells(self) -> list[tuple[str, CellFolder]]:
-        """Return all cells, each with the overrides that not all cells have as its name."""
+        """Returns all cells, each with the overrides that not all cells have as its name."""
         cells = self.cells()
         overrides = [cell.read_overrides() for cell in cells]
         common = set.intersection(*map(set, overrides)) if cells else set()
@@ -307,12 +307,12 @@ class Launch:
         return [(name or "the only cell", cell) for name, cell in zip(names, cells, strict=True)]
 
     def cell_name(self, cell: CellFolder) -> str:
-        """Return the cell's name, as in `named_cells`; empty if it is not registered."""
+        """Returns the cell's name, as in `named_cells`; empty if it is not registered."""
         names = {other.folder: name for name, other in self.named_cells()}
         return names.get(cell.folder, "")
 
     def done_cell_paths(self) -> list[CellPaths]:
-        """Return the artefacts' folders of the cells that are done, with the cost of their runs."""
+        """Returns the artefacts' folders of finished cells, with the cost of their runs."""
         cell_paths = []
         for cell, paths in self.done_cells():
             try:
@@ -325,7 +325,7 @@ class Launch:
         return cell_paths
 
     def done_cells(self) -> list[tuple[CellFolder, dict[str, Any]]]:
-        """Return the cells that are done, with their artefacts' folders."""
+        """Returns the cells that are done, with their artefacts' folders."""
         outcomes = [(cell, cell.read_outcome()) for cell in self.cells()]
         return [
             (cell, outcome.paths)
@@ -335,6 +335,6 @@ class Launch:
 
 
 def overrides_digest(overrides: Sequence[str]) -> str:
-    """Return a hash of the overrides that say what is made, independent of their order."""
+    """Returns a hash of the overrides that say what is made, independent of their order."""
     identity = sorted(o for o in overrides if not o.lstrip("+~").startswith(RUNTIME_OVERRIDES))
     return hashlib.sha256("\n".join(identity).encode()).hexdigest()[:12]

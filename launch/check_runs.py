@@ -43,7 +43,7 @@ class CheckedPath:
 
 
 def inspect_runs(runs: Path) -> list[CheckedPath]:
-    """Check everything in a runs folder, comparing each finished artefact's files by content.
+    """Checks everything in a runs folder, comparing each finished artefact's files by content.
 
     Raises:
         ConfigError: there is no such folder.
@@ -76,7 +76,7 @@ def inspect_runs(runs: Path) -> list[CheckedPath]:
 
 
 def format_paths(runs: Path, paths: Sequence[CheckedPath]) -> str:
-    """Return the number and size of paths in each state, and a line per path that is not intact."""
+    """Returns the number and size of paths per state, and a line per path that is not intact."""
     lines = [
         f"  {path.state:10} {_format_total_size([path]):>9}  {path.path}{path.remark and ': '}"
         f"{path.remark}"
@@ -93,7 +93,7 @@ def format_paths(runs: Path, paths: Sequence[CheckedPath]) -> str:
 
 
 def prune_paths(paths: Sequence[CheckedPath], confirm: Callable[[str], bool]) -> None:
-    """Remove paths that are left over, then damaged ones, if `confirm` returns True for each group.
+    """Removes left-over paths, then damaged ones, if `confirm` returns True for each group.
 
     What a process is making is never removed.
     """
@@ -108,7 +108,7 @@ def prune_paths(paths: Sequence[CheckedPath], confirm: Callable[[str], bool]) ->
 
 
 def _remove_unless_in_use(path: Path) -> str:
-    """Remove it unless a process may be making it; return a line that says what happened."""
+    """Removes it unless a process may be making it; returns a line that says what happened."""
     folder = next(
         (parent for parent in (path, *path.parents) if parent.parent.name in ARTIFACTS), None
     )
@@ -127,7 +127,7 @@ def _remove_unless_in_use(path: Path) -> str:
 
 
 def _delete_path(path: Path) -> None:
-    """Delete a file, a link or a folder; a folder's manifest is deleted first."""
+    """Deletes a file, a link or a folder; a folder's manifest is deleted first."""
     if path.is_dir() and not path.is_symlink():
         if is_complete(path):
             (path / MANIFEST).unlink()
@@ -173,7 +173,7 @@ STALE = 3600.0
 
 
 def _orphaned_temporary_files(runs: Path, in_progress: Sequence[Path]) -> Iterator[CheckedPath]:
-    """Yield what killed processes were writing, except in unfinished folders."""
+    """Yields what killed processes were writing, except in unfinished folders."""
     kinds = [runs / kind for kind in (*ARTIFACTS, "launches")]
     for parent, folders, files in (step for kind in kinds for step in os.walk(kind)):
         here = Path(parent)
@@ -190,7 +190,7 @@ def _orphaned_temporary_files(runs: Path, in_progress: Sequence[Path]) -> Iterat
 
 
 def _is_being_written(path: Path, match: re.Match[str]) -> bool:
-    """Return whether the process that made the temporary file may still be writing it."""
+    """Returns whether the process that made the temporary file may still be writing it."""
     if match["host"] == socket.gethostname():
         return bool(psutil.pid_exists(int(match["pid"])))
     with suppress(FileNotFoundError):
@@ -199,7 +199,7 @@ def _is_being_written(path: Path, match: re.Match[str]) -> bool:
 
 
 def _unused_checkpoints(paths: Sequence[CheckedPath]) -> Iterator[CheckedPath]:
-    """Yield checkpoints that nothing resumes from: damaged ones, and those of finished folders."""
+    """Yields checkpoints that nothing resumes from: damaged ones, and those of finished folders."""
     for artifact in paths:
         unused = [*artifact.path.glob("checkpoints/damaged-*")]
         if (

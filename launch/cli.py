@@ -38,7 +38,7 @@ OTHERS = ("audit", "list", "quickstart")
 
 
 def main() -> int:
-    """Run a stage or a tool and return the exit status."""
+    """Runs a stage or a tool and returns the exit status."""
     set_damage_remedy(DAMAGE_REMEDY)
     match sys.argv[1:]:
         case [] | ["-h" | "--help" | "help"]:
@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def parse_overrides(arguments: list[str]) -> list[str]:
-    """Return the words as overrides: `--model-url URL` or `--model-url=URL` as `model.url=URL`."""
+    """Returns the words as overrides: `--model-url URL` or `--model-url=URL` as `model.url=URL`."""
     fields, remaining = [], iter(arguments)
     for word in remaining:
         option = re.fullmatch(r"--(model|reference)-([\w-]+)(?:=(.*))?", word)
@@ -89,7 +89,7 @@ GROUPS = {
 
 
 def format_choices(kinds: list[str]) -> str:
-    """Return one line per choice of each kind: its name and the first comment of its file."""
+    """Returns one line per choice of each kind: its name and the first comment of its file."""
     if unknown := [kind for kind in kinds if kind not in GROUPS]:
         raise ConfigError(f"list {unknown[0]}: no such kind. {near_names(unknown[0], GROUPS)}")
     return "\n\n".join("\n".join([f"{kind}:", *_choice_lines(kind)]) for kind in kinds or GROUPS)
@@ -102,7 +102,7 @@ def _choice_lines(kind: str) -> list[str]:
 
 
 def _describe_choice(kind: str, file: Path) -> str:
-    """Return a method's first sentence with its paper, or another file's first comment."""
+    """Returns a method's first sentence with its paper, or another file's first comment."""
     if kind == "methods":
         node = read_yaml(file)[file.stem]
         return str(get_class(node["_target_"]).__doc__).partition("\n")[0]
@@ -112,7 +112,7 @@ def _describe_choice(kind: str, file: Path) -> str:
 
 
 def _print_completion_script() -> int:
-    """Print Hydra's completion script for bash, adapted to this command."""
+    """Prints Hydra's completion script for bash, adapted to this command."""
     with redirect_stdout(StringIO()) as script:
         status = _run_package("launch", ["-sc", "install=bash"])
     print(script.getvalue().rstrip().removesuffix("python") + COMMAND)
@@ -120,7 +120,7 @@ def _print_completion_script() -> int:
 
 
 def _print_completions(typed_words: list[str]) -> int:
-    """Print the completions of the last word; for a stage's overrides, Hydra does."""
+    """Prints the completions of the last word; for a stage's overrides, Hydra does."""
     *words, last = typed_words[1:] or [""]
     if not words:
         print("\n".join([*PACKAGES, *TOOLS, *OTHERS]))
@@ -144,13 +144,13 @@ def _print_completions(typed_words: list[str]) -> int:
 
 
 def find_command(words: Sequence[str]) -> Command | None:
-    """Return the command or sub-command that the first words name."""
+    """Returns the command or sub-command that the first words name."""
     commands = read_commands()
     return commands.get(" ".join(words[:2])) or commands.get(words[0])
 
 
 def completions(command: Command) -> list[str]:
-    """Return the words of a command that Hydra does not know."""
+    """Returns the words of a command that Hydra does not know."""
     if command.name == "list":
         return [*GROUPS]
     if command.choice.startswith("audit="):  # its own fields need no prefix
@@ -172,7 +172,7 @@ def _refuse_unknown_command(word: str) -> None:
 
 
 def _run_package(package: str, arguments: list[str]) -> int:
-    """Run the package as `python -m` does, but without the current folder on Python's path."""
+    """Runs the package as `python -m` does, but without the current folder on Python's path."""
     sys.argv[1:] = arguments
     try:
         runpy.run_module(f"contamination.{package}", run_name="__main__", alter_sys=True)

@@ -123,7 +123,7 @@ class ClusterConfig(TasksConfig, node="cluster"):
         return TasksConfig(**{f.name: getattr(self, f.name) for f in fields(TasksConfig)})
 
     def job_options(self, stage: str) -> dict[str, Any]:
-        """Return the SLURM options of a stage's job; null ones are left to `all`, or to SLURM."""
+        """Returns the SLURM options of a stage's job; null ones are left to `all`, or to SLURM."""
         all_and_own = [self.jobs.get(name, {}) for name in ("all", stage)]
         options = {k: v for job in all_and_own for k, v in job.items() if v is not None}
         return {k: v for k, v in options.items() if (stage, k) != ("detect", "slices")}

@@ -30,12 +30,12 @@ class ModelFiles:
     kind = "model"
 
     def is_cached(self) -> bool:
-        """Return whether its weights are in the hub's cache."""
+        """Returns whether its weights are in the hub's cache."""
         folder = hub.cached_snapshot(self.name)
         return folder is not None and any(folder.glob("*.safetensors"))
 
     def fetch(self) -> None:
-        """Download the files into the cache; raise a ConfigError if the hub has none."""
+        """Downloads the files into the cache; raises a ConfigError if the hub has none."""
         hub.download_snapshot(self.field, self.name, MODEL_FILES)
 
 
@@ -51,11 +51,11 @@ class DataSet:
     kind = "data set"
 
     def is_cached(self) -> bool:
-        """Return whether some of its rows are in the cache of `datasets`."""
+        """Returns whether some of its rows are in the cache of `datasets`."""
         return is_data_set_cached(self.name)
 
     def fetch(self) -> None:
-        """Download all rows of the splits into the cache; raise a UserError if that fails."""
+        """Downloads all rows of the splits into the cache; raises a UserError if that fails."""
         commit = hub.commit_on_hub(self.field, self.name, kind="dataset", revision=self.revision)
         for split in self.splits:
             download_split(self.name, self.config, split, commit)
@@ -65,12 +65,12 @@ Download = ModelFiles | DataSet
 
 
 def list_downloads(cell: CellPlan) -> list[Download]:
-    """Return what the cell reads from the hub, without repeats, in the order of its stages."""
+    """Returns what the cell reads from the hub, without repeats, in the order of its stages."""
     return list(dict.fromkeys([*_iter_data_set_downloads(cell), *_iter_model_downloads(cell)]))
 
 
 def describe_downloads(listed: list[Download]) -> list[str]:
-    """Return the lines of a table of the downloads, without asking the hub."""
+    """Returns the lines of a table of the downloads, without asking the hub."""
     if not listed:
         return ["from the hub: nothing"]
     rows = [[f"  {d.field}", d.name, d.kind, "cached" if d.is_cached() else "-"] for d in listed]
@@ -79,7 +79,7 @@ def describe_downloads(listed: list[Download]) -> list[str]:
 
 
 def fetch(config: DictConfig) -> None:
-    """Download everything into the caches for machines without a network (`launch fetch`).
+    """Downloads everything into the caches for machines without a network (`launch fetch`).
 
     Raises:
         UserError: the configuration is invalid, or something can't be downloaded.

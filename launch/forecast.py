@@ -39,7 +39,7 @@ SAME_SIZE = 0.05
 
 
 def flops_per_second(stage: TrainingStage, model: workload.ModelCost | None) -> float | None:
-    """Return the speed of one device with such a model; None if not known.
+    """Returns the speed of one device with such a model; None if not known.
 
     It is what the newest recorded training of a similar model reached, else `MFU` of
     training.peak_tflops.
@@ -51,7 +51,7 @@ def flops_per_second(stage: TrainingStage, model: workload.ModelCost | None) -> 
 
 
 def _measured_flops_per_second(stage: TrainingStage, model: workload.ModelCost) -> float | None:
-    """Return the speed of the newest recorded training of a similar model; None without one."""
+    """Returns the speed of the newest recorded training of a similar model; None without one."""
     cell_folders = (Path(stage.runs) / KIND).glob("*/cells/*")
     costs = [cost for cell in cell_folders for cost in read_costs(cell)]
     devices_by_folder = {Path(c.made): c.devices for c in costs if c.stage == "train" and c.made}
@@ -79,7 +79,7 @@ def _is_similar_training(
 
 
 def _read_tokens_per_second(folder: Path) -> list[float]:
-    """Return the tokens per second of all devices at each step of a training."""
+    """Returns the tokens per second of all devices at each step of a training."""
     lines = read_text(folder / METRICS).splitlines() if (folder / METRICS).exists() else []
     return [parse_json(line)["tokens_per_second"] for line in lines]
 
@@ -111,7 +111,7 @@ class RunForecast:
     disk_bytes: float = 0.0  # bytes at most
 
     def table_cells(self) -> list[str]:
-        """Return the run's row of the table."""
+        """Returns the run's row of the table."""
         time = "–" if self.seconds is None else format_duration(self.seconds)
         has_gpu_hours = self.seconds is not None and self.devices
         hours = f"{(self.seconds or 0) * self.devices / 3600:.2f}" if has_gpu_hours else "–"
@@ -123,7 +123,7 @@ class RunForecast:
 
 
 def forecast_runs(plan: CellPlan, stages: Stages) -> list[RunForecast]:
-    """Return the forecasts of the cell's runs in their order."""
+    """Returns the forecasts of the cell's runs in their order."""
     finetuning_count = workload.count_finetuning_sequences(plan)
     corpora, trainings = (
         _corpus_forecasts(plan, finetuning_count),
@@ -133,7 +133,7 @@ def forecast_runs(plan: CellPlan, stages: Stages) -> list[RunForecast]:
 
 
 def describe_basis(plan: CellPlan) -> str:
-    """Return a line that says how the forecasts are made."""
+    """Returns a line that says how the forecasts are made."""
     peak = plan.training.training.peak_tflops
     basis = f"time at {MFU:.0%} of training.peak_tflops={peak}, or as earlier runs took"
     if peak is None:
@@ -144,7 +144,7 @@ def describe_basis(plan: CellPlan) -> str:
 def describe_forecasts(
     plan: CellPlan, stages: Stages, forecasts: Sequence[RunForecast] | None = None
 ) -> list[str]:
-    """Return a line that states the basis, and a table of the forecasts (None: of all runs)."""
+    """Returns a line that states the basis, and a table of the forecasts (None: of all runs)."""
     forecasts = forecast_runs(plan, stages) if forecasts is None else forecasts
     table = fit_columns([*HEADER], [run.table_cells() for run in forecasts], least=LEAST).lines(
         n_left_aligned=1
@@ -155,7 +155,7 @@ def describe_forecasts(
 
 
 def _time_limit_note(forecast: RunForecast, stages: Stages) -> str:
-    """Return a note if the run takes longer than its SLURM job may; else an empty string."""
+    """Returns a note if the run takes longer than its SLURM job may; else an empty string."""
     stage, limit = forecast.run.split()[0], 0
     if stages.cluster.kind == "slurm":
         limit = stages.cluster.job_options(stage)["time"]
@@ -168,7 +168,7 @@ def _time_limit_note(forecast: RunForecast, stages: Stages) -> str:
 
 
 def _second_stage_note(plan: CellPlan) -> str:
-    """Return a note if the second stage is left out because its clean texts are on the hub."""
+    """Returns a note if the second stage is left out because its clean texts are on the hub."""
     away = ", ".join(
         f"second_stage.instructions.{name}" for name in workload.clean_sets_on_hub(plan)
     )
@@ -176,7 +176,7 @@ def _second_stage_note(plan: CellPlan) -> str:
 
 
 def _neighbours_note(plan: CellPlan) -> str:
-    """Return a note if neighbours are left out because their model's size is not known."""
+    """Returns a note if neighbours are left out because their model's size is not known."""
     path = plan.detection.masked_lm.path
     if (
         path is None
@@ -188,7 +188,7 @@ def _neighbours_note(plan: CellPlan) -> str:
 
 
 def _generation_note(plan: CellPlan) -> str:
-    """Return a note if methods generate text, which takes longer than its FLOPs suggest."""
+    """Returns a note if methods generate text, which takes longer than its FLOPs suggest."""
     methods = build_methods(plan.detection.method).items()
     generating = sorted({name for (name, _), method in methods if method.generates})
     if not generating:
@@ -252,7 +252,7 @@ def _training_forecasts(
 def _finetuning_forecasts(
     plan: CellPlan, processes: int, sequences: int | None
 ) -> list[RunForecast]:
-    """Return the second stage's forecast; empty without one, or if its texts are on the hub."""
+    """Returns the second stage's forecast; empty without one, or if its texts are on the hub."""
     if not sequences:
         return []
     config, peak = plan.second.training, plan.training.training.peak_tflops
@@ -299,7 +299,7 @@ def _device_flops_per_second(plan: CellPlan) -> float | None:
 
 
 def _scoring_forecasts(plan: CellPlan, stages: Stages) -> Iterator[RunForecast]:
-    """Assume texts of full length, or of `TEXT_TOKENS`, and all models as large as the target."""
+    """Assumes texts of full length, or of `TEXT_TOKENS`, and all models as large as the target."""
     stage = plan.detection
     processes = max(stages.processes("detect").count, stage.detection.processes)
     processes *= stages.cluster.slices
@@ -327,7 +327,7 @@ def _scoring_forecasts(plan: CellPlan, stages: Stages) -> Iterator[RunForecast]:
 
 
 def format_gigabytes(byte_count: float) -> str:
-    """Return a number of bytes in GB, without the unit."""
+    """Returns a number of bytes in GB, without the unit."""
     return f"{byte_count / GB:.1f}" if byte_count >= GB / 20 else f"{byte_count / GB:.3f}"
 
 

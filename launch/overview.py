@@ -151,7 +151,7 @@ def group_warnings(cells: Sequence[CellOverview]) -> list[str]:
 
 
 def _group(texts_by_cell: Sequence[Sequence[str]]) -> list[str]:
-    """Return each distinct text once; for a sweep, with the numbers of its cells."""
+    """Returns each distinct text once; for a sweep, with the numbers of its cells."""
     numbers_by_text: dict[str, list[int]] = {}
     for number, texts in enumerate(texts_by_cell, 1):
         for text in texts:
@@ -189,7 +189,7 @@ def _is_shared(run: RunForecast, first: CellOverview, planned: Sequence[CellOver
 
 
 def _describe_facts(cells: Sequence[CellOverview]) -> Iterator[str]:
-    """Yield each fact once, with the cells that it concerns if cells differ.
+    """Yields each fact once, with the cells that it concerns if cells differ.
 
     The trainings are left out if they differ: the table has their steps.
     """
@@ -206,7 +206,7 @@ def _describe_facts(cells: Sequence[CellOverview]) -> Iterator[str]:
 
 
 def _describe_table(cells: Sequence[CellOverview], shared: Sequence[RunForecast]) -> list[str]:
-    """Return a table of the cells: what differs, and what each makes that no earlier one does."""
+    """Returns a table of the cells: what differs, and what each makes that no earlier one does."""
     fields = _swept_fields(cells)
     header = ["cell", *fields, "steps", "tokens trained", "tokens scored", "time", "GPU hours"]
     header += ["GB per device", "GB on disk"]
@@ -233,7 +233,7 @@ def _describe_table(cells: Sequence[CellOverview], shared: Sequence[RunForecast]
 
 
 def _totals(runs: Sequence[RunForecast]) -> list[str]:
-    """Return the sums of the runs: tokens trained and scored, time, GPU hours, memory, disk."""
+    """Returns the sums of the runs: tokens trained and scored, time, GPU hours, memory, disk."""
     trained, scored = (
         sum(run.tokens for run in runs if run.run.startswith(stage))
         for stage in ("train", "detect")
@@ -274,7 +274,7 @@ def describe_cells(numbers: Sequence[int], n_cells: int) -> str:
 
 
 def _describe_processes(cell: CellOverview) -> Iterator[str]:
-    """Yield how the stages are started."""
+    """Yields how the stages are started."""
     assert cell.plan is not None
     assert cell.stages is not None
     tasks, where = cell.plan.injection.cluster, "in one process"

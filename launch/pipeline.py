@@ -52,7 +52,7 @@ class CellModels:
 
 
 def run_cell(plan: CellPlan, stages: Stages, until: str | None = None) -> CellPaths | None:
-    """Make a cell's artefacts, or reuse finished ones, up to the stage `until` (None: all).
+    """Makes a cell's artefacts, or reuses finished ones, up to the stage `until` (None: all).
 
     All corpora come first, so that errors in them appear before any training.
     """
@@ -77,7 +77,7 @@ def make_checked_plan(
     done_before: bool = False,
     read: bool = True,
 ) -> CellPlan:
-    """Return the cell's plan, checked for the processes that will run it.
+    """Returns the cell's plan, checked for the processes that will run it.
 
     Args:
         config: the cell's configuration.
@@ -105,14 +105,14 @@ def make_checked_plan(
 
 
 def run(config: DictConfig) -> Artifact:
-    """Run one cell in this process and return its report."""
+    """Runs one cell in this process and returns its report."""
     cell_paths = run_cell(plan(config), Stages(ClusterConfig()))
     assert cell_paths is not None
     return report(config, [cell_paths])
 
 
 def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
-    """Write the report on the cells of one experiment, or reuse it."""
+    """Writes the report on the cells of one experiment, or reuses it."""
     import contamination.analysis.run
 
     nodes = convert_config(config, PipelineNodes)
@@ -143,7 +143,7 @@ def _make_corpora(plan: CellPlan, stages: Stages) -> Corpora:
 
 
 def _corpora_of_base_model(plan: CellPlan, base: Artifact | None) -> dict[str, str]:
-    """Return the corpora that the base model was trained on, to compare them with the pools."""
+    """Returns the corpora that the base model was trained on, to compare them with the pools."""
     if base:
         return {shared.BASE: str(base.path)}
     model_path = plan.training.model.path
@@ -151,7 +151,7 @@ def _corpora_of_base_model(plan: CellPlan, base: Artifact | None) -> dict[str, s
 
 
 def _train_models(plan: CellPlan, stages: Stages, corpora: Corpora) -> CellModels:
-    """Train the base model, unless one is given, and then the contaminated model."""
+    """Trains the base model, unless one is given, and then the contaminated model."""
     stage, pretraining = plan.training, plan.pretraining
     if pretraining and corpora.base:
         base = str(shared.train_base_model(stage, pretraining, corpora.base, stages).path)
@@ -193,7 +193,7 @@ def _score_models(
 def _detection_stage_by_run(
     plan: CellPlan, corpora: Corpora, models: CellModels
 ) -> dict[str, DetectionStage]:
-    """Return the runs that score the model before the training, after it and at its exports."""
+    """Returns the runs that score the model before the training, after it and at its exports."""
     exports = {path.name: str(path) for path in models.trained.exports.values()}
     trained, trust = str(models.trained.artifact.path), plan.training.model.trust_remote_code
     model_paths = {"clean": models.base, "contaminated": trained, **exports}
@@ -206,7 +206,7 @@ def _detection_stage_by_run(
 
 
 def _reference_path(plan: CellPlan, stages: Stages, corpora: Corpora, base: str) -> str | None:
-    """Return the path of the reference model, after training one if the plan needs one."""
+    """Returns the path of the reference model, after training one if the plan needs one."""
     if plan.makes_reference and plan.pretraining and corpora.base:
         model = shared.train_reference_model(plan.training, plan.pretraining, corpora.base, stages)
         return str(model.path)
@@ -215,7 +215,7 @@ def _reference_path(plan: CellPlan, stages: Stages, corpora: Corpora, base: str)
 
 
 def _train_masked_lm(plan: CellPlan, stages: Stages, base_corpus: Artifact | None) -> str | None:
-    """Train a small masked language model on the base corpus, if the plan needs one."""
+    """Trains a small masked language model on the base corpus, if the plan needs one."""
     if not base_corpus or not plan.makes_masked_lm:
         return None
     from contamination.training.masked_lm import MaskedLMStage, train_masked_lm
@@ -226,7 +226,7 @@ def _train_masked_lm(plan: CellPlan, stages: Stages, base_corpus: Artifact | Non
 
 
 def injection_stage_with_tokenizer(plan: CellPlan, base_corpus: Artifact | None) -> InjectionStage:
-    """Return the injection stage with the tokenizer of the model that will read its corpus."""
+    """Returns the injection stage with the tokenizer of the model that will read its corpus."""
     stage, model = plan.injection, plan.training.model.path
     path = str(base_corpus.path / "tokenizer") if base_corpus else stage.tokenizer.path
     if path is None and model is not None:

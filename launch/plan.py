@@ -79,7 +79,7 @@ class CellPlan:
 
 
 def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True) -> CellPlan:
-    """Return the stages that the pipeline's configuration describes, after checking them.
+    """Returns the stages that the pipeline's configuration describes, after checking them.
 
     Args:
         config: a cell's configuration, as `conf/pipeline.yaml` composes it.
@@ -133,7 +133,7 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
 
 
 def input_digests(plan: CellPlan) -> dict[str, str]:
-    """Return the digests of all inputs that the configuration names, since files may change.
+    """Returns the digests of all inputs that the configuration names, since files may change.
 
     Raises:
         UserError: an input does not exist.
@@ -157,13 +157,13 @@ def input_digests(plan: CellPlan) -> dict[str, str]:
 
 
 def _named_model_paths(stage: DetectionStage) -> dict[str, str]:
-    """Return the paths of the reference and the masked LM that the user names, by role."""
+    """Returns the paths of the reference and the masked LM that the user names, by role."""
     paths = {"reference": stage.reference.path, "masked_lm": stage.masked_lm.path}
     return {role: path for role, path in paths.items() if path is not None and path != BASE}
 
 
 def _check_order_for_window(injection: InjectionConfig, training: TrainingConfig) -> None:
-    """Require training in the corpus's order if copies are inserted in only a part of it."""
+    """Requires training in the corpus's order if copies are inserted in only a part of it."""
     is_whole = injection.last_tokens is None and injection.window == [0, 1]
     remedy = (
         "give training.order=corpus with injection.window or injection.last_tokens: a shuffled "
@@ -178,7 +178,7 @@ def _check_order_for_window(injection: InjectionConfig, training: TrainingConfig
 
 
 def _check_base_model(plan: CellPlan, *, with_transformers: bool) -> None:
-    """Raise a ConfigError if the base model can't be pretrained, or trained further, as asked."""
+    """Raises a ConfigError if the base model can't be pretrained, or trained further, as asked."""
     pretraining, width = plan.pretraining, plan.injection.injection.sequence_tokens
     if pretraining is None:
         raise ConfigError(
@@ -201,7 +201,7 @@ def _check_base_model(plan: CellPlan, *, with_transformers: bool) -> None:
 
 
 def run_names_by_stage(plan: CellPlan) -> dict[str, list[str]]:
-    """Return the names of the runs of each stage that can run as separate processes."""
+    """Returns the names of the runs of each stage that can run as separate processes."""
     steps = plan.last_training.export_steps
     return {
         "train": [
@@ -215,7 +215,7 @@ def run_names_by_stage(plan: CellPlan) -> dict[str, list[str]]:
 
 
 def check_methods(plan: CellPlan, stage: DetectionStage) -> None:
-    """Raise a ConfigError if a method chosen by name will lack a model or another input."""
+    """Raises a ConfigError if a method chosen by name will lack a model or another input."""
     trained_here = "its own" if plan.makes_base_model else None
     choose_methods(stage_with_models(stage, stage.reference.given or trained_here, trained_here))
 
@@ -223,7 +223,7 @@ def check_methods(plan: CellPlan, stage: DetectionStage) -> None:
 def stage_with_models(
     stage: DetectionStage, reference: str | None, masked_lm: str | None
 ) -> DetectionStage:
-    """Return the stage with these models for methods; a masked LM that the user names has priority.
+    """Returns the stage with these models for methods; a masked LM of the user has priority.
 
     If the base model is the reference, its own scores by reference methods are all 0, which serves
     as a check.

@@ -79,11 +79,11 @@ class Processes:
         return self.count == 1 and self.cluster.kind != "deepspeed"
 
     def config_folder(self, run_name: str) -> Path:
-        """Return the folder of the configuration that the processes of this run read."""
+        """Returns the folder of the configuration that the processes of this run read."""
         return self.folder / "stages" / f"{self.stage}-{run_name}"
 
     def command(self, run_name: str) -> list[str]:
-        """Return the command that starts the processes of this run."""
+        """Returns the command that starts the processes of this run."""
         folder = self.config_folder(run_name)
         return [
             *self._launcher_command(folder.name),
@@ -92,7 +92,7 @@ class Processes:
         ]
 
     def run_with_retries(self, run_name: str, artifact: Path | None) -> None:
-        """Start the processes; if they crash, start them again up to `cluster.retries` times.
+        """Starts the processes; if they crash, starts them again up to `cluster.retries` times.
 
         Args:
             run_name: names the configuration that they read.
@@ -158,14 +158,14 @@ class Processes:
         return [*nodes, *first_node, f"--rdzv-conf=timeout={RENDEZVOUS_SECONDS}"]
 
     def _environment(self) -> dict[str, str]:
-        """Return this process's environment without its own rank, and with the snapshot's code."""
+        """Returns this process's environment without its own rank, and with the snapshot's code."""
         variables = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
         if self.cluster.kind == "slurm":
             variables["MASTER_ADDR"] = socket.gethostname()  # a batch script runs on the first node
         return {**variables, **snapshot.environment_variables(self.code)}
 
     def _ask_to_stop(self, process: subprocess.Popen[bytes]) -> None:
-        """Let them save and end. Not every launcher passes SIGTERM on to its processes."""
+        """Lets them save and end. Not every launcher passes SIGTERM on to its processes."""
         if self.cluster.kind == "slurm":  # srun would kill its tasks
             subprocess.run(["scancel", "--signal=TERM", os.environ["SLURM_JOB_ID"]])
         elif self.cluster.kind == "deepspeed":  # it would leave them alone
@@ -177,7 +177,7 @@ class Processes:
             process.send_signal(signal.SIGTERM)
 
     def _error_of_exit(self, status: int, stopped: bool) -> UserError | StoppedError:
-        """Return the error that explains why they ended, from the records that they left."""
+        """Returns the error that explains why they ended, from the records that they left."""
         failures = process_records.read_failures(self.folder)
         stops = [f for f in failures if f.stopped]
         if stopped and not stops:
@@ -207,7 +207,7 @@ class Processes:
 
 
 def _format_options(**values: object) -> list[str]:
-    """Return command-line options, such as `--node-rank=1` for `node_rank=1`."""
+    """Returns command-line options, such as `--node-rank=1` for `node_rank=1`."""
     return [f"--{option.replace('_', '-')}={value}" for option, value in values.items()]
 
 
@@ -216,7 +216,7 @@ def _run_command(
     environment: dict[str, str],
     ask_to_stop: Callable[[subprocess.Popen[bytes]], None],
 ) -> tuple[int, bool]:
-    """Run a command; return its exit status and whether a signal was received and passed on."""
+    """Runs a command; returns its exit status and whether a signal was received and passed on."""
     process: subprocess.Popen[bytes] | None = None
 
     def on_signal() -> None:
@@ -238,14 +238,14 @@ def _run_command(
 
 
 def _wait_for_artifact(artifact: Path) -> None:
-    """Wait, at most a minute, until this machine sees what another one has written."""
+    """Waits, at most a minute, until this machine sees what another one has written."""
     deadline = time.monotonic() + 60
     while not is_complete(artifact) and time.monotonic() < deadline:
         time.sleep(1)
 
 
 def _read_slots(hostfile: Path) -> list[int]:
-    """Return the number of processes of each host in a DeepSpeed hostfile."""
+    """Returns the number of processes of each host in a DeepSpeed hostfile."""
     remedy = "write one line per host, such as worker-1 slots=8"
     try:
         with open_to_read(hostfile) as stream:

@@ -73,7 +73,7 @@ class PublishedFile:
 
 
 def find_left_out(folder: Path, kind: str, names: Iterable[str], texts: bool) -> dict[str, str]:
-    """Return name → reason for the files that are not uploaded."""
+    """Returns name → reason for the files that are not uploaded."""
     names = [*names]
     left_out = {
         name: "its type of file can't be checked for paths and texts"
@@ -102,7 +102,7 @@ def _is_text(column: str, kind: str) -> bool:
 def publish_file(
     folder: Path, kind: str, name: str, texts: bool, redaction: Redaction
 ) -> PublishedFile:
-    """Return a file as it is uploaded.
+    """Returns a file as it is uploaded.
 
     Raises:
         DataError: it contains a secret.
@@ -137,7 +137,7 @@ class _Table:
         self.remarks: list[str] = []
 
     def parquet(self, file: Path) -> bytes:
-        """Return a Parquet file without texts and absolute paths."""
+        """Returns a Parquet file without texts and absolute paths."""
         table = pq.read_table(file)
         for name in table.column_names:
             column = table.column(name)
@@ -154,7 +154,7 @@ class _Table:
         return stream.getvalue()
 
     def csv(self, file: Path) -> bytes:
-        """Return a CSV file without texts and absolute paths."""
+        """Returns a CSV file without texts and absolute paths."""
         with file.open(newline="", encoding="utf-8") as stream:
             header, *rows = csv.reader(stream)
         kept = [i for i, name in enumerate(header) if not self._drops(name)]
@@ -165,7 +165,7 @@ class _Table:
         return out.getvalue().encode()
 
     def json_lines(self, file: Path) -> bytes:
-        """Return a JSON Lines file; a text that is removed leaves its SHA-256."""
+        """Returns a JSON Lines file; a text that is removed leaves its SHA-256."""
         lines = []
         with file.open(encoding="utf-8") as stream:
             for line in stream:
@@ -187,7 +187,7 @@ class _Table:
         return drops
 
     def _publish_values(self, column: str, values: list[Any]) -> list[Any]:
-        """Return a column's values; texts that were asked for are not changed."""
+        """Returns a column's values; texts that were asked for are not changed."""
         joined = "\n".join(value for value in values if value)
         self.redaction.check_no_secret(self.name, joined)
         if column in TEXT_COLUMNS or self.redaction.hide_paths(joined) == joined:

@@ -97,7 +97,7 @@ def push(
     texts: bool = False,
     license: str = "",  # the hub's word
 ) -> str:
-    """Upload a finished folder of a report, scores, an audit or a benchmark.
+    """Uploads a finished folder of a report, scores, an audit or a benchmark.
 
     Args:
         folder: the folder, below runs/.
@@ -130,7 +130,7 @@ def push(
 
 
 def prepare_upload(folder: Path, repo: str, *, texts: bool, license: str) -> Upload:
-    """Return what is to be sent, after the folder's files were compared with its manifest.
+    """Returns what is to be sent, after the folder's files were compared with its manifest.
 
     Raises:
         UserError: as `push`, but the hub is not asked.
@@ -158,7 +158,7 @@ def prepare_upload(folder: Path, repo: str, *, texts: bool, license: str) -> Upl
 
 
 def _read_checked_manifest(folder: Path) -> dict[str, Any]:
-    """Return the manifest of a folder that can be uploaded; every file is hashed."""
+    """Returns the manifest of a folder that can be uploaded; every file is hashed."""
     require(
         folder.is_dir(), "FOLDER", str(folder), "there is no such folder. Give one below runs/."
     )
@@ -179,7 +179,7 @@ def _read_checked_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _read_built_card(folder: Path, kind: str) -> DatasetCard | None:
-    """Return the card that the builder wrote for the hub, if it is a benchmark's folder."""
+    """Returns the card that the builder wrote for the hub, if it is a benchmark's folder."""
     from huggingface_hub import DatasetCard
 
     if kind != BENCHMARK:
@@ -188,7 +188,7 @@ def _read_built_card(folder: Path, kind: str) -> DatasetCard | None:
 
 
 def _opening(folder: Path, kind: str) -> str:
-    """Return the answer that a report or an audit begins with; "" if it may quote texts."""
+    """Returns the answer that a report or an audit begins with; "" if it may quote texts."""
     file = folder / OPENING.get(kind, "")
     audit = read_config(folder).get("audit") or {}
     if not file.is_file() or not audit.get("_target_", OWN_AUDITS).startswith(OWN_AUDITS):
@@ -206,7 +206,7 @@ def _render_card(
     files: Sequence[PublishedFile],
     left_out: Mapping[str, str],
 ) -> str:
-    """Return the data set's README.md: the header that the hub reads, then the facts."""
+    """Returns the data set's README.md: the header that the hub reads, then the facts."""
     from huggingface_hub import DatasetCardData
 
     path = f"runs/{kind}/{folder.name}"
@@ -248,7 +248,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def _write_manifest(facts: Mapping[str, Any], files: Sequence[PublishedFile]) -> PublishedFile:
-    """Return the manifest of the files as they are uploaded."""
+    """Returns the manifest of the files as they are uploaded."""
     digests = {file.name: file.sha256 for file in files}
     lists = {
         field: {name: digests[name] for name in facts[field] if name in digests}
@@ -272,7 +272,7 @@ def _describe(upload: Upload) -> list[str]:
 
 
 def parse_words(words: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments of `push` that the command line gives.
+    """Returns the arguments of `push` that the command line gives.
 
     Raises:
         ConfigError: a field is unknown, missing or not true or false.

@@ -43,7 +43,7 @@ class Redaction:
 
     @classmethod
     def of(cls, folder: Path) -> Redaction:
-        """Return that of a finished folder: its configuration names paths and variables."""
+        """Returns that of a finished folder: its configuration names paths and variables."""
         from huggingface_hub import get_token
 
         values = [*_iter_texts(read_config(folder))]
@@ -67,13 +67,13 @@ class Redaction:
         return re.compile(rf"{begins}{SLASH}(?:{tops})(?:{SLASH}{part})+{SLASH}?")
 
     def hide_paths(self, text: str) -> str:
-        """Return the text with each absolute path of this machine shortened to `…/NAME`."""
+        """Returns the text with each absolute path of this machine shortened to `…/NAME`."""
         for path in self.known_paths:
             text = text.replace(path, _shorten(path))
         return self._absolute_path.sub(lambda match: _shorten(match[0]), text)
 
     def hide_paths_in(self, value: Any) -> Any:
-        """Return plain data with `hide_paths` applied to all texts and names in it."""
+        """Returns plain data with `hide_paths` applied to all texts and names in it."""
         if isinstance(value, Mapping):
             return {self.hide_paths_in(k): self.hide_paths_in(v) for k, v in value.items()}
         if isinstance(value, list):
@@ -81,7 +81,7 @@ class Redaction:
         return self.hide_paths(value) if isinstance(value, str) else value
 
     def check_no_secret(self, name: str, text: str) -> None:
-        """Raise a DataError, which does not quote it, if the text contains a secret."""
+        """Raises a DataError, which does not quote it, if the text contains a secret."""
         kinds = [kind for value, kind in self.secrets.items() if value in text]
         kinds += [kind for kind, pattern in SECRETS.items() if re.search(pattern, text)]
         if kinds:
@@ -92,7 +92,7 @@ class Redaction:
 
 
 def _shorten(path: str) -> str:
-    """Return `…/NAME`; of a home, whose name is that of the user, nothing."""
+    """Returns `…/NAME`; of a home, whose name is that of the user, nothing."""
     parts = [part for part in re.split(SLASH, path) if part]
     return "…" if parts[0] in HOMES and len(parts) == 2 else f"…/{parts[-1]}"
 

@@ -57,7 +57,7 @@ class SweepCallback(Callback):
     errors_of_cells: ClassVar[set[str]] = set()  # those of cells that this process has run
 
     def on_multirun_start(self, config: DictConfig, **_: object) -> None:
-        """Create the launch's folder and register the sweep's cells."""
+        """Creates the launch's folder and registers the sweep's cells."""
         SweepCallback.config = config
         try:
             _announce_sweep(config)
@@ -76,7 +76,7 @@ class SweepCallback(Callback):
 
 
 def _announce_sweep(config: DictConfig) -> None:
-    """Print what a sweep will do, unless it was begun before.
+    """Prints what a sweep will do, unless it was begun before.
 
     Raises:
         SystemExit: with 0 or, if a cell would fail, 2 after a dry run; with 2 if all cells would
@@ -113,7 +113,7 @@ def _announce_sweep(config: DictConfig) -> None:
 def create_launch(
     config: DictConfig, overrides: Sequence[str], cells: Sequence[Sequence[str]]
 ) -> Path:
-    """Create the launch's folder, register its cells and return its snapshot of the code.
+    """Creates the launch's folder, registers its cells and returns its snapshot of the code.
 
     Args:
         config: the command's configuration, without the overrides that vary among the cells.
@@ -131,7 +131,7 @@ def create_launch(
 
 
 def run(config: DictConfig) -> Artifact | None:
-    """Run one cell: with a report of its own, as one of a sweep, or up to a stage as a job."""
+    """Runs one cell: with a report of its own, as one of a sweep, or up to a stage as a job."""
     settings = convert_config(config, LaunchSettings)
     if (
         settings.cluster.kind != "torchrun" and launched_process_count() > 1
@@ -185,7 +185,7 @@ def run(config: DictConfig) -> Artifact | None:
 
 
 def _report_on_done_cells(config: DictConfig, launch: Launch) -> Artifact | None:
-    """Write the report on the cells that are done; None if there is none, or for a benchmark."""
+    """Writes the report on the cells that are done; None if there is none, or for a benchmark."""
     if benchmark_evaluation.is_benchmark(config):
         benchmark_evaluation.write_report(config, launch)
         return None
@@ -201,14 +201,14 @@ def _runs_in_turn(settings: LaunchSettings) -> bool:
 def _report_from_read_only_folder(
     config: DictConfig, plan: CellPlan, until: str | None
 ) -> Artifact | None:
-    """Return the report of a cell that is finished in a read-only folder, without a record."""
+    """Returns the report of a cell that is finished in a read-only folder, without a record."""
     log.info("runs=%s can't be written to: only finished artefacts are used.", config.runs)
     paths = pipeline.run_cell(plan, Stages(ClusterConfig()), until)
     return pipeline.report(config, [paths]) if paths else None
 
 
 def conclude_sweep() -> int:
-    """Write a sweep's report on all cells that are done, and log the others.
+    """Writes a sweep's report on all cells that are done, and logs the others.
 
     Returns:
         The exit status: 1 if a cell has no result, else 0. Without a sweep, 0.
@@ -230,7 +230,7 @@ def conclude_sweep() -> int:
 
 
 def report_on_launch(launch: Launch) -> int:
-    """Write the report on a launch's cells, and log those without a result.
+    """Writes the report on a launch's cells, and logs those without a result.
 
     Returns:
         The exit status: 1 if a cell has no result, else 0.
@@ -243,7 +243,7 @@ def report_on_launch(launch: Launch) -> int:
 
 
 def _log_cells_in_states(launch: Launch, states: Sequence[str] = ("failed", "stopped")) -> int:
-    """Log each error of cells in these states once; return 1 if there are such cells, else 0."""
+    """Logs each error of cells in these states once; returns 1 if there are such cells, else 0."""
     ended_early = Outcome("failed", error=ENDED_EARLY)
     outcomes = [
         (cell_name, cell.read_outcome() or ended_early) for cell_name, cell in launch.named_cells()
@@ -258,7 +258,7 @@ def _log_cells_in_states(launch: Launch, states: Sequence[str] = ("failed", "sto
 
 
 def _run_sweep_cell(config: DictConfig, settings: LaunchSettings, overrides: list[str]) -> None:
-    """Run a cell of a sweep; its errors are recorded in its folder, and the other cells go on."""
+    """Runs a cell of a sweep; its errors are recorded in its folder, and the other cells go on."""
     code = Path(os.environ[CODE])
     launch = Launch(code.parent)
     cell = launch.cell(overrides)
@@ -285,7 +285,7 @@ def _run_sweep_cell(config: DictConfig, settings: LaunchSettings, overrides: lis
 def _run_or_prepare_cell(
     config: DictConfig, settings: LaunchSettings, stages: Stages, plan: CellPlan | None = None
 ) -> None:
-    """Run the cell here; with SLURM, write the configuration that its jobs will read instead.
+    """Runs the cell here; with SLURM, writes the configuration that its jobs will read instead.
 
     Without a `plan` the cell is checked first.
     """
@@ -311,7 +311,7 @@ def _run_or_prepare_cell(
 
 
 def _submit_or_report(launch: Launch, code: Path, settings: LaunchSettings) -> int:
-    """Submit the jobs of cells that have none queued; write the report if no job is needed."""
+    """Submits the jobs of cells that have none queued; writes the report if no job is needed."""
     cells = launch.cells()
     queued_jobs = slurm.queued_job_ids(cells)
     waiting = [cell for cell in cells if cell.read_outcome() == Outcome("waiting")]
@@ -332,7 +332,7 @@ def _run_cell(
     *,
     done_before: bool = False,
 ) -> None:
-    """Run the cell in this process, up to the stage that is asked for."""
+    """Runs the cell in this process, up to the stage that is asked for."""
     cell, until = CellFolder(stages.folder), settings.launch.stage
     position = Launch(cell.folder.parents[1]).describe_position(cell)
     with cell.record_run(until), set_in_environment(OUTER_TITLE, position):
@@ -354,7 +354,7 @@ def _run_cell(
 def _run_slice(
     config: DictConfig, settings: LaunchSettings, cell: CellFolder, fraction: str
 ) -> None:
-    """Run a slice of the cell's detection, such as `2/8`, in this process."""
+    """Runs a slice of the cell's detection, such as `2/8`, in this process."""
     slice_folder = cell.slice_folder(fraction)
     position = Launch(cell.folder.parents[1]).describe_position(cell)
     stages = Stages(settings.cluster, slice_folder.folder, snapshot.HOME, slice=fraction)
@@ -364,7 +364,7 @@ def _run_slice(
 
 
 def _absolute_paths(paths: dict[str, Any]) -> dict[str, Any]:
-    """Return the artefacts' folders as absolute paths, without the cost, which is None here."""
+    """Returns the artefacts' folders as absolute paths, without the cost, which is None here."""
     return {
         name: [os.path.abspath(p) for p in path] if name == "exports" else os.path.abspath(path)
         for name, path in paths.items()

@@ -32,7 +32,7 @@ LOST_SECONDS = 60.0
 
 
 def is_process_dead(host: str, pid: int, seconds_silent: float) -> bool:
-    """Return whether a process has died, given the seconds since its last heartbeat."""
+    """Returns whether a process has died, given the seconds since its last heartbeat."""
     is_lost = seconds_silent > LOST_SECONDS
     return is_lost or (host == socket.gethostname() and not psutil.pid_exists(pid))
 
@@ -93,7 +93,7 @@ class _Begun:
 def make_and_record_cost(
     folder: Path, stage: str, run_name: str, devices: int, make: Callable[[], Made]
 ) -> Made:
-    """Return what `make` returns; record the run's cost in the cell's folder if it did any work."""
+    """Returns what `make` returns; records the run's cost in the cell's folder if it worked."""
     began = time.time()
     artifact: Made | None = None
     device = "cuda" if stage != "inject" and _has_gpu() else "cpu"
@@ -119,7 +119,7 @@ def _has_gpu() -> bool:
 
 @contextmanager
 def _keep_begun_file(folder: Path, cost: Cost, began: float) -> Iterator[None]:
-    """Keep a file, within the context, that records the start and the last heartbeat of the run."""
+    """Keeps a file, within the context, with the start and the last heartbeat of the run."""
     who = {"host": socket.gethostname(), "pid": os.getpid(), "began": began}
     begun_file = folder / f"{BEGUN}{who['host']}-{who['pid']}-{began:.0f}.json"
     with suppress(OSError):  # a full disk must not end the work
@@ -137,7 +137,7 @@ def _append_cost(folder: Path, cost: Cost) -> None:
 
 
 def read_costs(folder: Path) -> list[Cost]:
-    """Return the costs recorded in a cell's folder in order, then killed runs, then its slices'.
+    """Returns the costs recorded in a cell's folder in order, then killed runs, then its slices'.
 
     Torn lines are skipped, and slices that are links are ignored.
     """
@@ -155,7 +155,7 @@ def _read_costs_of_folder(folder: Path) -> list[Cost]:
 
 
 def _iter_killed_run_costs(folder: Path) -> Iterator[Cost]:
-    """Yield the runs whose process died without recording a cost, up to its last heartbeat."""
+    """Yields the runs whose process died without recording a cost, up to its last heartbeat."""
     for file in sorted(folder.glob(f"{BEGUN}*.json")):
         with suppress(FileNotFoundError, ValueError):  # the run has just ended, or it is damaged
             last_beat, begun = file.stat().st_mtime, parse_typed(read_verified_json(file), _Begun)

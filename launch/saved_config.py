@@ -28,7 +28,7 @@ REFERENCE = re.compile(r"(?<!\\)(?:\\\\)*\$\{")
 
 
 def save_config(folder: Path, config: Any, conf: Path) -> None:
-    """Write the whole configuration, resolved and without Hydra's own part.
+    """Writes the whole configuration, resolved and without Hydra's own part.
 
     Args:
         folder: gets `config.yaml`.
@@ -45,7 +45,7 @@ def save_config(folder: Path, config: Any, conf: Path) -> None:
 
 
 def check_savable(config: Any) -> None:
-    """Raise a ConfigError if the configuration exceeds a limit of `load_config`."""
+    """Raises a ConfigError if the configuration exceeds a limit of `load_config`."""
     _format_config(_resolved_data(config))
 
 
@@ -63,12 +63,12 @@ def _format_config(data: dict[str, Any]) -> str:
 
 
 def config_arguments(folder: Path) -> list[str]:
-    """Return the arguments that make a command read the configuration in this folder."""
+    """Returns the arguments that make a command read the configuration in this folder."""
     return ["--config-path", str(folder), "--config-name", "config"]
 
 
 def load_config(folder: Path) -> DictConfig:
-    """Return the configuration that was saved in the folder.
+    """Returns the configuration that was saved in the folder.
 
     Raises:
         ArtifactError: the file has been changed.
@@ -95,7 +95,7 @@ def load_config(folder: Path) -> DictConfig:
 
 
 def _has_reference(value: Any) -> bool:
-    """Return whether a value refers to something else, such as an environment variable."""
+    """Returns whether a value refers to something else, such as an environment variable."""
     if isinstance(value, dict | list):
         return any(map(_has_reference, value.values() if isinstance(value, dict) else value))
     return isinstance(value, str) and REFERENCE.search(value) is not None
@@ -106,7 +106,7 @@ def _seal_line(text: str) -> str:
 
 
 def is_saved(folder: Path, config: Any) -> bool:
-    """Return whether the configuration saved in the folder makes the same artefacts as this one."""
+    """Returns whether the folder's saved configuration makes the same artefacts as this one."""
     try:
         saved = load_config(folder)
     except (FileNotFoundError, ArtifactError):
@@ -122,7 +122,7 @@ def is_saved(folder: Path, config: Any) -> bool:
 
 
 def _resolved_data(config: Any) -> dict[str, Any]:
-    """Return the configuration as plain data, without Hydra's own part."""
+    """Returns the configuration as plain data, without Hydra's own part."""
     if OmegaConf.is_config(config):
         node_names = [str(name) for name in config if name != "hydra"]
         config = OmegaConf.to_container(OmegaConf.masked_copy(config, node_names), resolve=True)

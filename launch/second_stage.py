@@ -38,7 +38,7 @@ UNKNOWN_SEQUENCES = 1 << 40
 def check_second_stage(
     second: SecondStage, deepspeed: dict[str, Any], study: InjectionStage, *, read: bool = True
 ) -> None:
-    """Raise a ConfigError for errors that are recognisable before the first token is written.
+    """Raises a ConfigError for errors that are recognisable before the first token is written.
 
     A warm-up or an export that lies beyond `max_finetuning_sequences` is refused here; others are
     refused by `check_finetuning_set`, once the fine-tuning set is made.
@@ -60,7 +60,7 @@ def check_second_stage(
 
 
 def max_finetuning_sequences(second: SecondStage, study: InjectionStage) -> int | None:
-    """Return an upper bound on the sequences of the fine-tuning set; None if it is not known.
+    """Returns an upper bound on the sequences of the fine-tuning set; None if it is not known.
 
     A text takes at most one sequence. Two consecutive sequences have more tokens than fit in one,
     or the second would not have been opened; and a token has at least one byte.
@@ -97,7 +97,7 @@ def _check_training(
     sequence_tokens: int,
     note: str = "",
 ) -> None:
-    """Raise a ConfigError, with the note, if the recipe does not fit so many sequences."""
+    """Raises a ConfigError, with the note, if the recipe does not fit so many sequences."""
     config = second.training
     order = SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
     try:
@@ -110,7 +110,7 @@ def _check_training(
 def make_pretraining_corpus(
     second: SecondStage, injection: InjectionStage, contaminated_corpus: Artifact, stages: Stages
 ) -> Artifact:
-    """Return the first stage's corpus: the contaminated one, or as many tokens without copies."""
+    """Returns the first stage's corpus: the contaminated one, or as many tokens without copies."""
     if second.members_in != FINETUNING:
         return contaminated_corpus
     return shared.make_clean_corpus(injection, stages)
@@ -123,7 +123,7 @@ def make_finetuning_set(
     stages: Stages,
     clean_corpus: Artifact | None = None,
 ) -> Artifact:
-    """Make the second stage's texts, with the members of the contaminated corpus if asked for.
+    """Makes the second stage's texts, with the members of the contaminated corpus if asked for.
 
     Args:
         second: the node `second_stage`.
@@ -154,7 +154,7 @@ def make_finetuning_set(
 def check_finetuning_set(
     second: SecondStage, finetuning_set: Artifact, deepspeed: dict[str, Any]
 ) -> None:
-    """Raise a ConfigError, before the pretraining, if the recipe does not fit the texts."""
+    """Raises a ConfigError, before the pretraining, if the recipe does not fit the texts."""
     from contamination.injection.corpus import open_corpus
 
     corpus = open_corpus(finetuning_set.path)
@@ -168,7 +168,7 @@ def train_on_finetuning_set(
     finetuning_set: Artifact,
     stages: Stages,
 ) -> Artifact:
-    """Train the pretrained model further on the second stage's texts."""
+    """Trains the pretrained model further on the second stage's texts."""
     model = replace(pretraining_stage.model, path=str(pretrained.path), architecture=None)
     finetuning_stage = replace(
         pretraining_stage,

@@ -32,7 +32,7 @@ CONTAMINATED_TRAINING_FIELDS = {
 def make_base_corpus(
     study: InjectionStage, corpus: dict[str, Any], pretraining: PretrainingConfig, stages: Stages
 ) -> Artifact:
-    """Pack the base part of the corpus, without insertions, and train a tokenizer on it.
+    """Packs the base part of the corpus, without insertions, and trains a tokenizer on it.
 
     The study's contaminated corpus is later packed with that tokenizer too. It is searched here,
     before any work, for benchmark texts that it contains whole.
@@ -55,7 +55,7 @@ def make_base_corpus(
 def base_corpus_stage(
     study: InjectionStage, corpus: dict[str, Any], pretraining: PretrainingConfig
 ) -> InjectionStage:
-    """Return the stage that packs the base corpus; see `make_base_corpus`."""
+    """Returns the stage that packs the base corpus; see `make_base_corpus`."""
     tokenizer = TokenizerConfig(
         vocab_size=pretraining.vocab_size, train_characters=pretraining.tokenizer_characters
     )
@@ -79,7 +79,7 @@ def train_base_model(
     stages: Stages,
     run_name: str = "base",
 ) -> Artifact:
-    """Train the model before any contamination on the base corpus, by its own recipe."""
+    """Trains the model before any contamination on the base corpus, by its own recipe."""
     training = make_base_training_stage(stage, pretraining, stages.processes("train").count)
     return stages.train(run_name, replace(training, corpus_folder=str(corpus.path)))
 
@@ -87,7 +87,7 @@ def train_base_model(
 def train_reference_model(
     stage: TrainingStage, pretraining: PretrainingConfig, corpus: Artifact, stages: Stages
 ) -> Artifact:
-    """Train a model like the base model, with other random weights and another order of the data.
+    """Trains a model like the base model, with other random weights and another order of the data.
 
     It saw no example, and the contaminated model was not trained from it. An attacker who knows the
     recipe could make such a model.
@@ -100,7 +100,7 @@ def train_reference_model(
 def make_base_training_stage(
     stage: TrainingStage, pretraining: PretrainingConfig, processes: int
 ) -> TrainingStage:
-    """Return the base model's training stage, still without its corpus.
+    """Returns the base model's training stage, still without its corpus.
 
     From the cell's own training it takes only how to run: the micro-batch (or a divisor of it) and
     the checkpoints.
@@ -124,7 +124,7 @@ def make_base_training_stage(
 
 
 def find_training_corpora(model_path: str) -> dict[str, str]:
-    """Return the corpora that a model, and the models it was trained from, were trained on.
+    """Returns the corpora that a model, and the models it was trained from, were trained on.
 
     Models that this program did not train are skipped. A corpus that has been removed or changed
     is left out with a warning.
@@ -165,7 +165,7 @@ def find_training_corpora(model_path: str) -> dict[str, str]:
 
 
 def _corpus_and_start_of(trained: Checkpoint) -> tuple[str | None, str | None]:
-    """Return the corpus folder that a training read and the path of the model it started from."""
+    """Returns the corpus folder that a training read and the path of the model it started from."""
     corpus, path = trained.config.get("corpus_folder"), trained.config["model"].get("path")
     if not all(isinstance(value, str | None) for value in (corpus, path)):
         raise ValueError("its corpus_folder or model.path is not a string")
@@ -173,7 +173,7 @@ def _corpus_and_start_of(trained: Checkpoint) -> tuple[str | None, str | None]:
 
 
 def _training_folder_of(path: str) -> Path | None:
-    """Return the finished training folder that contains the model at `path`, if there is one."""
+    """Returns the finished training folder that contains the model at `path`, if there is one."""
     for folder in (Path(path), *Path(path).parents[:2]):
         if is_complete(folder) and read_manifest(folder)["kind"] == MODEL:
             return folder
@@ -181,30 +181,30 @@ def _training_folder_of(path: str) -> Path | None:
 
 
 def make_validation_corpus(study: InjectionStage, tokens: int, stages: Stages) -> Artifact:
-    """Pack text of the study's corpus that no model is trained on, with the study's tokenizer."""
+    """Packs text of the study's corpus that no model is trained on, with the study's tokenizer."""
     return stages.inject("validation", validation_corpus_stage(study, tokens))
 
 
 def validation_corpus_stage(study: InjectionStage, tokens: int) -> InjectionStage:
-    """Return the stage that packs the validation corpus, of a sequence at least."""
+    """Returns the stage that packs the validation corpus, of a sequence at least."""
     width = study.injection.sequence_tokens
     config = _config_without_insertions(study, "validation", max(tokens, width), width)
     return _stage_without_examples(study, config)
 
 
 def make_clean_corpus(study: InjectionStage, stages: Stages) -> Artifact:
-    """Pack as many tokens of the study's corpus without insertions, the same for all seeds."""
+    """Packs as many tokens of the study's corpus without insertions, the same for all seeds."""
     return stages.inject("clean", clean_corpus_stage(study))
 
 
 def clean_corpus_stage(study: InjectionStage) -> InjectionStage:
-    """Return the stage that packs the study's corpus without insertions."""
+    """Returns the stage that packs the study's corpus without insertions."""
     budget, width = study.injection.budget_tokens, study.injection.sequence_tokens
     return _stage_without_examples(study, _config_without_insertions(study, "study", budget, width))
 
 
 def _stage_without_examples(study: InjectionStage, config: InjectionConfig) -> InjectionStage:
-    """Return the stage without its benchmarks, the same for all seeds and base corpora."""
+    """Returns the stage without its benchmarks, the same for all seeds and base corpora."""
     empty: dict[str, Any] = dict.fromkeys(("benchmark", "occurrences", "rewording", "compared"), {})
     return replace(study, seed=0, injection=config, **empty)
 

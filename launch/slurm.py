@@ -41,7 +41,7 @@ class Job:
     child: ClassVar[subprocess.Popen[bytes] | None] = None
 
     def __call__(self, call: Sequence[str]) -> None:
-        """Run the command until it ends.
+        """Runs the command until it ends.
 
         Raises:
             SystemExit: the command failed, so that jobs that depend on this one are not run; or
@@ -59,7 +59,7 @@ class Job:
                 sys.exit(status if status > 0 else 128 - status)  # a shell's status after a signal
 
     def checkpoint(self, call: Sequence[str]) -> Any:
-        """Let the command save, and queue it again; submitit calls this when the time is up."""
+        """Lets the command save, and queues it again; submitit calls this when the time is up."""
         from submitit.helpers import DelayedSubmission
 
         if Job.child is not None:  # else the time was up before the command began
@@ -70,7 +70,7 @@ class Job:
         return DelayedSubmission(self, call)
 
     def _queue_again(self) -> None:
-        """Queue this job again, unless SLURM is ending it or queues it itself."""
+        """Queues this job again, unless SLURM is ending it or queues it itself."""
         job, restarts = os.environ["SLURM_JOB_ID"], int(os.environ.get("SLURM_RESTART_COUNT", 0))
         show = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True)
         if "JobState=RUNNING" in show.stdout and restarts < self.requeues:
@@ -84,7 +84,7 @@ def submit_cells(
     cells: Sequence[CellFolder],
     until: str | None,
 ) -> None:
-    """Submit the cells' stages up to `until`; without it all stages, and the report after them.
+    """Submits the cells' stages up to `until`; without it all stages, and the report after them.
 
     Raises:
         ConfigError: there is no SLURM, or it refuses a job; jobs submitted before stay queued.
@@ -113,7 +113,7 @@ def submit_cells(
 
 
 def _submit_slices(launch: Launch, code: Path, cluster: ClusterConfig, cell: CellFolder) -> str:
-    """Submit the slices of a cell's detection and the job that then scores; return that job."""
+    """Submits the slices of a cell's detection and the job that then scores; returns that job."""
     slices = [f"{number}/{cluster.slices}" for number in range(1, cluster.slices + 1)]
     for fraction in slices:
         cell.slice_folder(fraction).folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def _submit_slices(launch: Launch, code: Path, cluster: ClusterConfig, cell: Cel
 def _submit_array(
     executor: Any, cluster: ClusterConfig, stage: str, calls: Sequence[Sequence[str]]
 ) -> list[str]:
-    """Submit an array of commands and return its tasks' ids."""
+    """Submits an array of commands and returns its tasks' ids."""
     log.info("%s", render_batch_script(executor, len(calls)))
     try:
         jobs = executor.map_array(Job(cluster.retries, cluster.requeues), calls)
@@ -153,7 +153,7 @@ def _array_job_id(task: str) -> str:
 def render_batch_scripts(
     launch: Launch, code: Path, cluster: ClusterConfig, cells: int, until: str | None
 ) -> str:
-    """Return the batch scripts that would be submitted; this works without SLURM."""
+    """Returns the batch scripts that would be submitted; this works without SLURM."""
     scripts = []
     for stage in _stages_until(until):
         before = None if stage == STAGES[0] else "<the job before>"
@@ -180,7 +180,7 @@ def render_batch_scripts(
 def _make_slice_executor(
     launch: Launch, code: Path, cluster: ClusterConfig, trained: str, slices: str | None = None
 ) -> Any:
-    """Return the executor of a cell's slices, or of the job after them.
+    """Returns the executor of a cell's slices, or of the job after them.
 
     That job also makes what failed slices lack.
     """
@@ -191,7 +191,7 @@ def _make_slice_executor(
 
 
 def task_command(stage: str, folder: Path, fraction: str | None = None) -> list[str]:
-    """Return the command of a task: a stage or slice of a cell, or the launch's report.
+    """Returns the command of a task: a stage or slice of a cell, or the launch's report.
 
     Args:
         stage: `inject`, `train`, `detect` or `analyse`.
@@ -207,7 +207,7 @@ def task_command(stage: str, folder: Path, fraction: str | None = None) -> list[
 
 
 def render_batch_script(executor: Any, tasks: int) -> str:
-    """Return the batch script that submitit will write."""
+    """Returns the batch script that submitit will write."""
     parameters = {**executor.parameters, "map_count": tasks} if tasks > 1 else executor.parameters
     copy = type(executor)(executor.folder, python=executor.python)
     copy.parameters = parameters
@@ -222,7 +222,7 @@ def _make_executor(
     dependency: dict[str, str],
     fraction: str | None = None,
 ) -> Any:
-    """Return submitit's executor for a stage's jobs; with `fraction`, such as 2/8, for slices."""
+    """Returns submitit's executor for a stage's jobs; with `fraction`, such as 2/8, for slices."""
     options = cluster.job_options(stage)
     delay = options.pop("signal_delay_s", 120)
     parameters = {"signal": f"B:USR2@{delay}", "requeue": True, **dependency}
@@ -253,7 +253,7 @@ def _make_executor(
 
 
 def _slurm_executor_class() -> Any:
-    """Return a subclass of submitit's executor that describes jobs without SLURM as well."""
+    """Returns a subclass of submitit's executor that describes jobs without SLURM as well."""
     try:
         from submitit import SlurmExecutor as Submitits
     except ImportError as error:
@@ -283,7 +283,7 @@ def _dependency_options(stage: str, before: str | None, cells: int) -> dict[str,
 
 
 def queued_job_ids(cells: Sequence[CellFolder]) -> set[str]:
-    """Return the ids of the cells' jobs that are waiting or running."""
+    """Returns the ids of the cells' jobs that are waiting or running."""
     jobs = {job for cell in cells for job in cell.read_jobs().values()}
     if not jobs:
         return set()

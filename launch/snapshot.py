@@ -21,7 +21,7 @@ INIT = Path("contamination", "__init__.py")
 
 
 def take_snapshot(folder: Path) -> Path:
-    """Copy the packages and `conf/` to a folder in `folder`, or reuse an equal copy; return it.
+    """Copies the packages and `conf/` to a folder in `folder`, or reuses an equal copy; returns it.
 
     In it `REVISION` names the git revision, with a + if there were changes, and `changes.diff`
     contains the changes.
@@ -44,7 +44,7 @@ def take_snapshot(folder: Path) -> Path:
 
 
 def _files_and_digest(home: Path) -> tuple[list[Path], str]:
-    """Return the files of the packages and `conf/`, and a hash of their names and bytes."""
+    """Returns the files of the packages and `conf/`, and a hash of their names and bytes."""
     files = sorted(
         path
         for part in ("core", "data", *PACKAGES, "conf")
@@ -68,13 +68,13 @@ def _copy_code(files: Sequence[Path], folder: Path) -> None:
 
 
 def environment_variables(code: Path) -> dict[str, str]:
-    """Return the variables that make Python run the copy from any working directory."""
+    """Returns the variables that make Python run the copy from any working directory."""
     before = [os.environ["PYTHONPATH"]] if "PYTHONPATH" in os.environ else []
     return {"PYTHONPATH": os.pathsep.join([str(code), *before]), "PYTHONSAFEPATH": "1"}
 
 
 def _read_changes() -> str:
-    """Return the changes since the revision; empty without git, or in a copy."""
+    """Returns the changes since the revision; empty without git, or in a copy."""
     try:
         run = subprocess.run(["git", "diff", "HEAD"], cwd=HOME, capture_output=True, text=True)
     except OSError:

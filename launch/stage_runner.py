@@ -44,7 +44,7 @@ class TimeLeft:
 
 
 def estimate_time_left(launch: Launch, cell: CellFolder, title: str) -> TimeLeft | None:
-    """Return the time left when a cell begins `title`, such as "train study"; None if not known.
+    """Returns the time left when a cell begins `title`, such as "train study"; None if not known.
 
     It is the mean of what the run took in finished cells, and for later cells also in this one.
     """
@@ -63,7 +63,7 @@ def estimate_time_left(launch: Launch, cell: CellFolder, title: str) -> TimeLeft
     this_cell = {**_seconds_by_run(cell), title: now}
 
     def expected(run_title: str) -> float:
-        """Return the expected seconds of this run in a later cell."""
+        """Returns the expected seconds of this run in a later cell."""
         observed = [seconds.get(run_title, 0.0) for seconds in later_cells]
         if runs.index(run_title) <= position:  # this cell has done it, or begins it now
             observed.append(this_cell.get(run_title, 0.0))
@@ -84,7 +84,7 @@ def _has_done_outcome(cell: CellFolder) -> bool:
 
 
 def _seconds_by_run(cell: CellFolder) -> dict[str, float]:
-    """Return the seconds of each of the cell's runs; reused artefacts count as 0."""
+    """Returns the seconds of each of the cell's runs; reused artefacts count as 0."""
     seconds: dict[str, float] = defaultdict(float)
     for cost in read_costs(cell.folder):
         seconds[f"{cost.stage} {cost.run}"] += cost.seconds
@@ -115,7 +115,7 @@ class Stages:
         stage: InjectionStage,
         checked: Callable[[Tokenizer], None] | None = None,
     ) -> Artifact:
-        """Run the injection stage in this process.
+        """Runs the injection stage in this process.
 
         Args:
             run_name: distinguishes it from the cell's other runs of this stage.
@@ -129,7 +129,7 @@ class Stages:
         )
 
     def train(self, run_name: str, stage: TrainingStage) -> Artifact:
-        """Run the training stage; `run_name` distinguishes it from the cell's other trainings."""
+        """Runs the training stage; `run_name` distinguishes it from the cell's other trainings."""
         import contamination.training.run
 
         start = self._process_starter("train", run_name, stage)
@@ -138,7 +138,7 @@ class Stages:
         )
 
     def detect(self, run_name: str, stage: DetectionStage) -> Artifact:
-        """Run the detection stage; `run_name` distinguishes it from the cell's other detections."""
+        """Runs the detection stage; `run_name` tells it from the cell's other detections."""
         import contamination.detection.run
 
         start, workers = self._process_starter("detect", run_name, stage), stage.detection.processes
@@ -146,7 +146,7 @@ class Stages:
         return self.make_artifact("detect", run_name, make, workers)
 
     def detect_slice(self, run_name: str, stage: DetectionStage) -> None:
-        """Run this slice of a detection stage's passes, without scores."""
+        """Runs this slice of a detection stage's passes, without scores."""
         import contamination.detection.run
 
         name, sliced_stage = f"{run_name} {self.slice}", replace(stage, slice=self.slice)
@@ -157,7 +157,7 @@ class Stages:
     def make_artifact(
         self, stage_name: str, run_name: str, make: Callable[[], Made], processes: int = 1
     ) -> Made:
-        """Return what `make` returns; progress bars name the run, and its cost is recorded."""
+        """Returns what `make` returns; progress bars name the run, and its cost is recorded."""
         title = f"{stage_name} {run_name}"
         with (
             progress.set_in_environment(progress.STAGE, title),
@@ -171,20 +171,20 @@ class Stages:
             )
 
     def _describe_time_left(self, title: str) -> str:
-        """Return when the run and the sweep should end, for progress bars; empty if not known."""
+        """Returns when the run and the sweep should end, for progress bars; empty if not known."""
         if not self.in_turn:
             return ""
         left = estimate_time_left(Launch(self.folder.parents[1]), CellFolder(self.folder), title)
         return progress.describe_later_runs("sweep", left.now, left.later) if left else ""
 
     def processes(self, stage: str) -> Processes:
-        """Return how a stage's processes are started."""
+        """Returns how a stage's processes are started."""
         return Processes(self.cluster, stage, self.folder, self.code)
 
     def _process_starter(
         self, stage_name: str, run_name: str, config: TrainingStage | DetectionStage
     ) -> Callable[[Path | None], None] | None:
-        """Return a function that starts a stage's processes; None: this process runs the stage."""
+        """Returns a function that starts a stage's processes; None: this process runs the stage."""
         processes = self.processes(stage_name)
 
         def start(artifact: Path | None) -> None:

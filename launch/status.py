@@ -35,7 +35,7 @@ class CellState:
 
 
 def status(runs: Path, *, cost: bool = False) -> str:
-    """Return tables of all launches of a runs folder, the newest last, or of one launch.
+    """Returns tables of all launches of a runs folder, the newest last, or of one launch.
 
     Args:
         runs: the runs folder, or the folder of one launch.
@@ -86,7 +86,7 @@ def _format_launch(launch: Launch, cost: bool) -> str:
 
 
 def _shorten_overrides(overrides: str) -> str:
-    """Shorten fields to their last names, such as learning_rate=1e-3, if these are unique."""
+    """Shortens fields to their last names, such as learning_rate=1e-3, if these are unique."""
     pairs = [word.partition("=") for word in overrides.split(" ")]
     names = [name.rpartition(".")[2] for name, *_ in pairs]
     if len({*names}) < len(names):
@@ -97,7 +97,7 @@ def _shorten_overrides(overrides: str) -> str:
 
 
 def _format_sweep_left(running: Sequence[CellFolder]) -> str:
-    """Return the time left of a sweep whose cells run one after another; empty if not known."""
+    """Returns the time left of a sweep whose cells run one after another; empty if not known."""
     progress = [process_records.read_progress(cell.folder) for cell in running]
     seconds_left = [now.sweep_left for now in progress if now and now.sweep_left is not None]
     return f"; {format_approximate_duration(max(seconds_left))} left" if seconds_left else ""
@@ -108,7 +108,7 @@ def _format_killed_run(run: Cost) -> str:
 
 
 def _format_costs(costs: Sequence[Cost]) -> list[str]:
-    """Return each stage's wall time and the GPU hours; "≥" if a run did not record its end."""
+    """Returns each stage's wall time and the GPU hours; "≥" if a run did not record its end."""
     times = []
     for stage in STAGES:
         of_stage = [cost for cost in costs if cost.stage == stage]
@@ -123,7 +123,7 @@ def _at_least_sign(costs: Sequence[Cost]) -> str:
 
 
 def read_cell_state(cell: CellFolder) -> CellState:
-    """Return the state of the cell according to the records in its folder."""
+    """Returns the state of the cell according to the records in its folder."""
     running, outcome = cell.read_running(), cell.read_outcome()
     if running is not None:
         process, seconds_silent = running
@@ -142,7 +142,7 @@ def read_cell_state(cell: CellFolder) -> CellState:
 
 
 def _read_waiting_state(cell: CellFolder, outcome: Outcome) -> CellState:
-    """Return the state of a cell that waits for its next stage, its slices or its jobs."""
+    """Returns the state of a cell that waits for its next stage, its slices or its jobs."""
     if outcome.error:
         return CellState("waiting", problem=f"stopped: {outcome.error}")
     next_stage = STAGES[STAGES.index(outcome.stage) + 1] if outcome.stage else STAGES[0]
@@ -167,7 +167,7 @@ def _read_waiting_state(cell: CellFolder, outcome: Outcome) -> CellState:
 
 
 def _format_progress(cell: CellFolder) -> tuple[str, str]:
-    """Return the cell's current step with its progress, and the time left."""
+    """Returns the cell's current step with its progress, and the time left."""
     now = process_records.read_progress(cell.folder)
     if now is None:
         return "", ""

@@ -139,7 +139,7 @@ class TextChecks:
         return f"{part.title}: {supply.describe(wanted)}{part.note}"
 
     def _check_need(self, need: _Need, checked: CheckedTexts) -> None:
-        """Add what is found out about one need to `checked`."""
+        """Adds what is found out about one need to `checked`."""
         stage, tokenizer = need.stage, need.tokenizer
         title = f"{need.role} {_corpus_name(stage)}"
         away = "the corpus" if any(hub_nodes(stage.corpus)) else None
@@ -166,7 +166,7 @@ class TextChecks:
             )
 
     def _measure(self, stage: InjectionStage, need: _Need) -> str:
-        """Measure the supply unless it is known to be enough, or to be all; return its key."""
+        """Measures the supply unless it is known to be enough, or to be all; returns its key."""
         config, wanted = stage.injection, need.wanted or 0
         part = config.part, config.base_fraction, config.validation_fraction
         named = [identity_data(stage.corpus), part, stage.tokenizer.path, need.dropped]
@@ -179,7 +179,7 @@ class TextChecks:
         return key
 
     def _trained_tokenizer(self, plan: CellPlan) -> str | None:
-        """Return the folder of the tokenizer that the base model will have; None: it has another.
+        """Returns the folder of the tokenizer that the base model will have; None: it has another.
 
         None also if its text is on the hub.
         """
@@ -207,7 +207,7 @@ class _Need:
     may_take_all: bool = False  # whether no other part of the corpus is read
 
     def error(self, available: int, wanted: int) -> ConfigError:
-        """Return the error about too few tokens, with the largest budget that can be filled."""
+        """Returns the error about too few tokens, with the largest budget that can be filled."""
         config = self.stage.injection
         largest = config.packed_tokens - (wanted - available)
         if any("Share" in str(node.get("_target_")) for node in _occurrence_nodes(self.stage)):
@@ -230,7 +230,7 @@ class _Need:
 def _needs(
     plan: CellPlan, insertions: PlannedInsertions, trained_tokenizer: str | None
 ) -> Iterator[_Need]:
-    """Yield what the cell needs: text for the base model, for the contamination, for validation."""
+    """Yields the text that the cell needs: for base model, contamination and validation."""
     if plan.pretraining:
         stage = base_corpus_stage(plan.injection, plan.base_corpus, plan.pretraining)
         name, wanted = "model.pretraining.budget_tokens", stage.injection.packed_tokens
@@ -259,7 +259,7 @@ def _needs(
 
 
 def _wanted_of_documents(plan: CellPlan, insertions: PlannedInsertions) -> int | None:
-    """Return the tokens of documents in the contaminated corpus; None: not known."""
+    """Returns the tokens of documents in the contaminated corpus; None: not known."""
     packed = plan.injection.injection.packed_tokens
     if plan.second.members_in == FINETUNING or not plan.injection.benchmark:  # without copies
         return packed

@@ -50,7 +50,7 @@ class ModelCost:
 
     @staticmethod
     def of(model: ModelConfig, sequence_tokens: int) -> ModelCost | None:
-        """Return the cost of the plan's model; None if its config is still on the hub."""
+        """Returns the cost of the plan's model; None if its config is still on the hub."""
         if model.path is not None:
             folder = _folder_if_local("model.path", model.path)
             if folder is None and model.architecture is None:
@@ -74,14 +74,14 @@ class Workload:
     """FLOPs of a single device."""
 
     def seconds(self, flops_per_second: float | None, devices: int) -> float | None:
-        """Return the time on so many devices of this speed each; None if not known."""
+        """Returns the time on so many devices of this speed each; None if not known."""
         if flops_per_second is None or self.shared is None:
             return None
         return (self.shared / devices + self.single) / flops_per_second
 
 
 def recomputation_factor(config: Mapping[str, Any]) -> float:
-    """Return the cost of a step relative to one that keeps its activations.
+    """Returns the cost of a step relative to one that keeps its activations.
 
     Args:
         config: the node `training`.
@@ -96,7 +96,7 @@ def training_workload(
     model: ModelCost | None,
     evaluated: int = 0,
 ) -> Workload:
-    """Return the workload of a training with `evaluated` tokens in all its evaluations.
+    """Returns the workload of a training with `evaluated` tokens in all its evaluations.
 
     An unlearning objective also trains on retained text, and may read the whole forget set first.
     """
@@ -110,7 +110,7 @@ def training_workload(
 
 
 def evaluated_tokens(plan: CellPlan) -> int:
-    """Return the tokens of all evaluations during the study's training, texts at full length."""
+    """Returns the tokens of all evaluations during the study's training, texts at full length."""
     config, injection = plan.training.training, plan.injection.injection
     every, steps, width = (
         config.evaluate_every_steps,
@@ -135,12 +135,12 @@ def evaluated_tokens(plan: CellPlan) -> int:
 
 
 def assumed_text_tokens(plan: CellPlan) -> int:
-    """Return the tokens of an example: the limit that is configured, or an assumed number."""
+    """Returns the tokens of an example: the limit that is configured, or an assumed number."""
     return plan.injection.injection.example_max_tokens or TEXT_TOKENS
 
 
 def scoring_workload(plan: CellPlan, model: ModelCost | None, *, first: bool) -> Workload:
-    """Return the workload of scoring one model; all models are assumed as large as the target.
+    """Returns the workload of scoring one model; all models are assumed as large as the target.
 
     The `first` run of a cell includes what later runs reuse: the passes of other models, and the
     neighbours, which one device makes.
@@ -154,12 +154,12 @@ def scoring_workload(plan: CellPlan, model: ModelCost | None, *, first: bool) ->
 
 
 def neighbour_tokens(plan: CellPlan) -> int:
-    """Return the tokens that a masked language model reads to make all neighbours."""
+    """Returns the tokens that a masked language model reads to make all neighbours."""
     return _text_count(plan) * _tokens_read_per_text(plan).neighbours
 
 
 def masked_lm_token_flops(plan: CellPlan, sequence_tokens: int) -> float | None:
-    """Return the masked LM's FLOPs per token of a training step; None if it is on the hub."""
+    """Returns the masked LM's FLOPs per token of a training step; None if it is on the hub."""
     path, pretraining = plan.detection.masked_lm.path, plan.pretraining
     if path is not None:
         folder = _folder_if_local("masked_lm.path", path)
@@ -172,7 +172,7 @@ def masked_lm_token_flops(plan: CellPlan, sequence_tokens: int) -> float | None:
 
 
 def masked_lm_workload(plan: CellPlan) -> Workload:
-    """Return the workload of training the pipeline's own masked LM, which one process does."""
+    """Returns the workload of training the pipeline's own masked LM, which one process does."""
     pretraining = plan.pretraining
     assert pretraining is not None
     tokens = pretraining.n_sequences * pretraining.sequence_tokens
@@ -190,7 +190,7 @@ def _tokens_read_per_text(plan: CellPlan) -> TokensRead:
 
 
 def _folder_if_local(field: str, path: str) -> str | None:
-    """Return the folder with the model's config; None if it is still on the hub."""
+    """Returns the folder with the model's config; None if it is still on the hub."""
     path = resolve_model_path(field, path)
     if Path(path).exists():
         return path
@@ -203,19 +203,19 @@ CHARACTERS = 2
 
 
 def finetuning_sequence_tokens(plan: CellPlan) -> int:
-    """Return the tokens of one sequence of the fine-tuning set."""
+    """Returns the tokens of one sequence of the fine-tuning set."""
     return plan.second.finetuning.sequence_tokens or plan.injection.injection.sequence_tokens
 
 
 def clean_sets_on_hub(plan: CellPlan) -> list[str]:
-    """Return the names of the clean sets that the second stage reads from the hub."""
+    """Returns the names of the clean sets that the second stage reads from the hub."""
     if not plan.has_second_stage:
         return []
     return [name for name, config in plan.second.clean_sets.items() if any(hub_nodes(config.rows))]
 
 
 def count_finetuning_sequences(plan: CellPlan) -> int | None:
-    """Return about how many sequences the fine-tuning set has; 0 without a second stage.
+    """Returns about how many sequences the fine-tuning set has; 0 without a second stage.
 
     None if some of its texts are still on the hub.
     """
@@ -231,7 +231,7 @@ def count_finetuning_sequences(plan: CellPlan) -> int | None:
 
 
 def _token_counts_of_copies(plan: CellPlan) -> list[int]:
-    """Return the tokens of each copy of a member, assuming texts of full length."""
+    """Returns the tokens of each copy of a member, assuming texts of full length."""
     injection, second = plan.injection, plan.second
     copies = 0 if second.members_in == PRETRAINING else second.copies
     members = injection.injection.members * len(injection.benchmark)
@@ -248,7 +248,7 @@ def _token_counts_of_clean_texts(plan: CellPlan) -> list[int]:
 
 
 def _make_token_counter(plan: CellPlan) -> Callable[[str], int]:
-    """Return a function that counts a text's tokens, exactly if the model's tokenizer is here."""
+    """Returns a function that counts a text's tokens, exactly if the model's tokenizer is here."""
     path = injection_stage_with_tokenizer(plan, None).tokenizer.path
     if path is None or not Path(path).exists():
         return lambda text: -(-len(text) // CHARACTERS)

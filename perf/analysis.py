@@ -64,7 +64,7 @@ def best_seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def compare_with_loop(n_members: int, n_nonmembers: int, draws: int) -> float:
-    """Print one line of the table and return the ratio."""
+    """Prints one line of the table and returns the ratio."""
     rng = np.random.default_rng(0)
     members, nonmembers = rng.normal(1, 1, n_members), rng.normal(0, 1, n_nonmembers)
     drawn = bootstrap.draw_resample(n_members, n_nonmembers, draws, seed=0)
@@ -129,7 +129,7 @@ def simulate_cell(place: int, seed: int) -> Cell:
 
 
 def time_report(draws: int) -> float:
-    """Print the seconds of a report beside a loop's for its AUROCs; return the report's."""
+    """Prints the seconds of a report beside a loop's for its AUROCs; returns the report's."""
     logging.disable()
     cells = [simulate_cell(place, seed) for place in range(6) for seed in range(4)]
     config = AnalysisConfig(draws=draws)
@@ -152,7 +152,7 @@ def time_report(draws: int) -> float:
 
 
 def main() -> int:
-    """Compare at every size; the exit status is 1 where the goal is missed."""
+    """Compares at every size; the exit status is 1 where the goal is missed."""
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     print(f"{draws} draws, milliseconds a method\n")
     print(f"{'examples':>12} {'drawing':>9} {'at once':>9} {'loop':>9} {'ratio':>8}")

@@ -187,7 +187,7 @@ def summarise_coverage(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Print the coverage over all redraws."""
+    """Prints the coverage over all redraws."""
     arguments, defaults = sys.argv[1:4], ("50", "10", "4")
     redraws, models, copies = map(int, [*arguments, *defaults[len(arguments) :]])
     with tempfile.TemporaryDirectory() as temporary:

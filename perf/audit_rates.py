@@ -73,7 +73,7 @@ def wilson_interval(rate: float) -> tuple[float, float]:
 
 
 def print_coverage(draws: int) -> None:
-    """Print the coverage of the intervals."""
+    """Prints the coverage of the intervals."""
     for effect, offset, number in SETTINGS:
         rng, covered = np.random.default_rng(0), np.zeros((len(SHARES), 3))
         for seed in range(draws):
@@ -99,7 +99,7 @@ def print_coverage(draws: int) -> None:
 
 
 def print_null_rejections(draws: int) -> None:
-    """Print how often p-values of suspects that were not trained on are small."""
+    """Prints how often p-values of suspects that were not trained on are small."""
     for offset in (0.0, 0.3, 0.7):
         for number in (5, 10, 50):
             rng, p_values = np.random.default_rng(1), []
@@ -126,7 +126,7 @@ def print_null_rejections(draws: int) -> None:
 
 
 def main() -> None:
-    """Print both tables."""
+    """Prints both tables."""
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     print_coverage(draws)
     print_null_rejections(draws)

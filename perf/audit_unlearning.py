@@ -68,7 +68,7 @@ FALSELY_ESTIMATED = 0.06
 
 
 def main(runs: str) -> None:
-    """Make the models, audit them and print the audit."""
+    """Makes the models, audits them and prints the audit."""
     run_words = (f"runs={runs}",)
     original, corpus = _train_cell(run_words)
     clean, retained = _train_cell((*run_words, *NO_OCCURRENCES))
@@ -149,7 +149,7 @@ def _average_models(model: Path, other: Path, out: Path) -> Path:
 
 
 def print_coverage() -> int:
-    """Print how often the interval covers the true ratio; returns 1 if that is out of bounds."""
+    """Prints how often the interval covers the true ratio; returns 1 if that is out of bounds."""
     failed = False
     print(f"{'shape':8} {'texts':>5} {'share':>5} {'made':>6} {'cover':>6}")
     for shape in SHAPES:

@@ -94,7 +94,7 @@ SPOILED = ("one word misspelt", "two words misspelt", "two swapped neighbours")
 
 
 def main(runs: str = "runs", audits: str = "20") -> None:
-    """Print a table of verdicts for each part."""
+    """Prints a table of verdicts for each part."""
     folder, repetitions = Path(runs), int(audits)
     (clean_path, _, examples), *cells = find_cells(folder)
     clean_scores = stored_scores(clean_path)

@@ -43,7 +43,7 @@ def run_peer(dump: Path) -> int:
 
 
 def run_ours(dump: Path, number: int, blind: bool) -> Path:
-    """Build a benchmark of so many texts a side."""
+    """Builds a benchmark of so many texts a side."""
     with tempfile.TemporaryDirectory() as runs:
         own = ("source=wikipedia", f"source.paths={dump}", f"build.number={number}", f"runs={runs}")
         stage = compose_stage("build", [*own, *LINE], BuildStage)

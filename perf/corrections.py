@@ -98,7 +98,7 @@ OFF = {
 
 
 def simulate_cells(rng: Rng, design: Design, reports: int) -> list[Cell]:
-    """Clean models' scores by METHODS, a cell per seed: column m-r is method m of report r.
+    """Cleans models' scores by METHODS, a cell per seed: column m-r is method m of report r.
 
     Membership is drawn text by text, so a cluster has both kinds.
     """
@@ -169,7 +169,7 @@ def clean_reports(rng: Rng, design: Design, reports: int) -> tuple[float, float]
 
 
 def blind_reports(rng: Rng, size: int, number: int) -> None:
-    """Print the same for the blind baseline, on this many benchmarks of random texts."""
+    """Prints the same for the blind baseline, on this many benchmarks of random texts."""
     single = []
     for seed in range(number):
         cell = simulate_cells(rng, Design(1, size), 1)[0]

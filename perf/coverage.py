@@ -122,7 +122,7 @@ def error_rate_of_dose_trend(size: int, repetitions: int) -> float:
 
 
 def main() -> int:
-    """Print every figure; the exit status is 1 where a coverage is off.
+    """Prints every figure; the exit status is 1 where a coverage is off.
 
     One cell's is off where it leaves 93 to 97%; below 25 + 25 examples and above an AUROC of 0.9
     it may be more (`statistics.estimates`). A rate's is as `perf.rates.is_coverage_off` says. With

@@ -91,7 +91,7 @@ GOALS = {
 
 
 def main() -> None:
-    """Measure and print one line a model."""
+    """Measures and prints one line a model."""
     print(f"{torch.get_num_threads()} threads; {TEXTS} texts of {TOKENS} tokens")
     heads = "".join(f"{name:>10}" for name in GOALS)
     print(f"{'model':18}{'bare ms':>9}{heads}  peak MiB (m=5)")

@@ -135,7 +135,7 @@ def tolerated_deviation(runs: int) -> float:
 
 
 def main(runs: int) -> int:
-    """Print the shares of runs with a claim; 1 where one of them is off, else 0."""
+    """Prints the shares of runs with a claim; 1 where one of them is off, else 0."""
     bad = 0
     print(f"{runs} runs\n{'members':22}{'doses':14}seeds  draw   dose test independent       rises")
     for sizes, doses in SETTINGS:

@@ -217,7 +217,7 @@ def _format_cell(value: Any) -> str:
 
 
 def main() -> int:
-    """Run the parts; the exit status is 1 where one failed."""
+    """Runs the parts; the exit status is 1 where one failed."""
     given = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
     shapes = given.get("shapes") or choose_shapes()
     if "child" in given:

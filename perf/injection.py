@@ -59,7 +59,7 @@ class Repeated:
         return EmbeddedCorpus().fingerprint()
 
     def documents(self) -> Iterator[Document]:
-        """Stream the documents of all rounds."""
+        """Streams the documents of all rounds."""
         once = list(EmbeddedCorpus().documents())
         for number in range(self.rounds):
             for d in once:
@@ -107,7 +107,7 @@ def time_with_workers(documents: list[Document], number: int) -> float:
 
 
 def speed() -> None:
-    """Print the table of this process's threads: encode_batch alone and the whole way."""
+    """Prints the table of this process's threads: encode_batch alone and the whole way."""
     tokenizer = Tokenizer(str(TOKENIZER))
     documents, characters = [], 0
     for document in EmbeddedCorpus().documents():
@@ -137,7 +137,7 @@ def _print_line(who: str, what: str, rate: float, ratio: float) -> None:
 
 
 def memory(millions: float) -> None:
-    """Make a corpus of so many tokens and print this process's peak."""
+    """Makes a corpus of so many tokens and prints this process's peak."""
     import resource
 
     from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig

@@ -73,7 +73,7 @@ def write_corpus(folder: Path, characters: int, files: int) -> int:
 
 
 def tokenise_by_datatrove(files: list[Path], tokenizer: Path, out: Path, piece: int) -> None:
-    """Tokenise a file as a rank of datatrove's pipeline does."""
+    """Tokenises a file as a rank of datatrove's pipeline does."""
     from datatrove.pipeline.readers import JsonlReader
     from datatrove.pipeline.tokens import DocumentTokenizer
     from loguru import logger
@@ -234,7 +234,7 @@ def measure_seconds(way: Callable[[], object]) -> float:
 
 
 def print_plan(rates: dict[str, float], bytes_a_token: dict[str, float]) -> None:
-    """Print what 1.2T tokens take."""
+    """Prints what 1.2T tokens take."""
     print(f"\n{TOKENS:,} tokens in hours (two copies of the tokens are on disk until it is done)")
     print(f"{'':34}" + "".join(f"{f'{n:,} workers':>15}" for n in WORKERS))
     for name in ("ours, decontaminated", "pack", "verify"):
@@ -253,7 +253,7 @@ def print_plan(rates: dict[str, float], bytes_a_token: dict[str, float]) -> None
 
 
 def main() -> None:
-    """Measure, then plan."""
+    """Measures, then plan."""
     processes = int(sys.argv[1]) if len(sys.argv) > 1 else 2
     millions = int(sys.argv[2]) if len(sys.argv) > 2 else 40
     with tempfile.TemporaryDirectory() as place:

@@ -40,13 +40,13 @@ CELL = [
 
 
 def resident_mib(field: str = "VmRSS") -> float:
-    """Return a field of this process's status in MiB; VmHWM is the peak."""
+    """Returns a field of this process's status in MiB; VmHWM is the peak."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 2**10
 
 
 def sweep(cells: int) -> list[float]:
-    """Run a sweep in this process; return the MiB after each cell and after the report."""
+    """Runs a sweep in this process; returns the MiB after each cell and after the report."""
     from contamination.launch import pipeline
     from contamination.launch.__main__ import main
 
@@ -70,7 +70,7 @@ def sweep(cells: int) -> list[float]:
 
 
 def detection(texts: int, labels: bool = False) -> list[float]:
-    """Run a detection in this process; return the MiB with the model, at the peak, and seconds."""
+    """Runs a detection in this process; returns MiB with the model, at the peak, and seconds."""
     from contamination.core.cli import run_hydra_command
     from contamination.detection import __main__ as stage
     from contamination.detection.models.hf_model import HFModel
@@ -97,7 +97,7 @@ def detection(texts: int, labels: bool = False) -> list[float]:
 
 
 def write_texts(path: Path, texts: int, labels: bool) -> None:
-    """Write short distinct texts of about 10 words."""
+    """Writes short distinct texts of about 10 words."""
     sentence = "a cat sees the old red house by a road and then it runs home to sleep"
     words = sentence.split()
     with path.open("w") as file:
@@ -108,7 +108,7 @@ def write_texts(path: Path, texts: int, labels: bool) -> None:
 
 
 def child(call: str) -> list[float]:
-    """Evaluate a call of this module in a new process, and return its result."""
+    """Evaluates a call of this module in a new process, and returns its result."""
     code = f"import json; from perf.memory import *; print(json.dumps({call}))"
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True,
@@ -119,14 +119,14 @@ def child(call: str) -> list[float]:
 
 
 def print_sweep(cells: int) -> None:
-    """Print the resident size after the first and the last cell, and with the report."""
+    """Prints the resident size after the first and the last cell, and with the report."""
     *sizes, end = child(f"sweep({cells})")
     print(f"sweep of {cells} cells: {sizes[0]:,.0f} MiB after the first, {sizes[-1]:,.0f} after "
           f"the last ({sizes[-1] - sizes[0]:+,.0f}); {end:,.0f} with the report")  # fmt: skip
 
 
 def print_detection(sizes: list[int]) -> None:
-    """Print the peaks above the resident size with the model."""
+    """Prints the peaks above the resident size with the model."""
     loaded, *_ = child("detection(10)")
     for texts, labels in [*((n, False) for n in sizes), (2_000, True)]:
         base, peak, seconds = child(f"detection({texts}, {labels})")
@@ -137,7 +137,7 @@ def print_detection(sizes: list[int]) -> None:
 
 
 def main() -> None:
-    """Run the measurements that the command line names."""
+    """Runs the measurements that the command line names."""
     what, *sizes = sys.argv[1:] or [""]
     if what in ("", "sweep"):
         print_sweep(*(int(size) for size in sizes or ["50"]))

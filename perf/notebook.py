@@ -128,7 +128,7 @@ def run_notebook(notebook: Any) -> Any:
 
 
 def main() -> int:
-    """Write, compare or run the notebook."""
+    """Writes, compare or runs the notebook."""
     notebook = make_notebook(PAGE.read_text())
     match sys.argv[1:]:
         case []:

@@ -163,7 +163,7 @@ def is_coverage_off(share: float, shape: Shape, truth: float, benchmarks: int) -
 
 
 def check_rates(repetitions: int) -> int:
-    """Print the rates' table; how many coverages are off."""
+    """Prints the rates' table; how many coverages are off."""
     print("\nrates: members + non-members, the members' scores (the non-members', where they are")
     print("not N(0, 1)), rate, truth (mean bias of the value): coverage of the interval of one")
     print(f"benchmark, of the means of {' and '.join(map(str, MEANS[1:]))}; ! is off")

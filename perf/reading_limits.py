@@ -38,7 +38,7 @@ def write_epub(path: Path, piece: bytes, times: int) -> None:
 
 
 def read_and_print_peak(path: str) -> None:
-    """Read it; print seconds, MiB and what was said."""
+    """Reads it; prints seconds, MiB and what was said."""
     from contamination.audits.books.epub import LIMITS
     from contamination.audits.books.reading import READERS
 
@@ -62,7 +62,7 @@ def run_limited(path: Path) -> list[str]:
 
 
 def main(gigabytes: float) -> None:
-    """Print the table."""
+    """Prints the table."""
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.epub"

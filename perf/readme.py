@@ -103,7 +103,7 @@ def differences(stored: pd.DataFrame, new: pd.DataFrame) -> Iterator[str]:
 
 
 def update_readme(report: Report) -> None:
-    """Store the report's rows; rewrite README's table and the chart."""
+    """Stores the report's rows; rewrite README's table and the chart."""
     write_csv(STORED, table_rows(report))
     write_text_atomically(README, with_table(README.read_text(), read_rows()))
     (chart,) = (report.artifact.path / CHARTS).glob(f"{AUROC.name}_by_occurrences-*.png")
@@ -119,7 +119,7 @@ def find_differences(report: Report) -> list[str]:
 
 
 def main() -> int:
-    """Update, or check; the exit status."""
+    """Updates, or check; the exit status."""
     words = [word for word in sys.argv[1:] if not word.startswith("runs=")]
     given = [word.removeprefix("runs=") for word in sys.argv[1:] if word.startswith("runs=")]
     if words not in ([], ["check"]) or len(given) > 1:

@@ -37,7 +37,7 @@ SHOWN = {"echo": True, "logprobs": 1, "return_tokens_as_token_ids": True}
 
 
 def main() -> None:
-    """Print the three rates and the ratios to the client's."""
+    """Prints the three rates and the ratios to the client's."""
     folder, *given = sys.argv[1:]
     count, requests = (*map(int, given), *(TEXTS, REQUESTS)[len(given) :])
     with TemporaryDirectory() as place, serving(folder, Path(place) / "log") as url:

@@ -48,7 +48,7 @@ SCORED = {name: NODES[name] for name in ("loss", "min_k")}
 
 
 def main() -> None:
-    """Print a row a server, or a table a server."""
+    """Prints a row a server, or a table a server."""
     with TemporaryDirectory() as folder:
         place = Path(folder)
         weights = place / "weights"

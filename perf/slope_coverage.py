@@ -264,7 +264,7 @@ def table_row_of(reports: Sequence[Report], slope: float) -> tuple[str, bool]:
 
 
 def check_slopes(reports: int, sizes: Sequence[int], names: Sequence[str]) -> int:
-    """Print the table of slopes over occurrences; how many rows are off."""
+    """Prints the table of slopes over occurrences; how many rows are off."""
     print(f"{reports} reports per row\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     bad = 0
     for members in sizes:
@@ -290,7 +290,7 @@ def check_slopes(reports: int, sizes: Sequence[int], names: Sequence[str]) -> in
 
 
 def check_unequal_cells(reports: int) -> int:
-    """Print the outcomes for benchmarks of unequal size; return how many rows are off."""
+    """Prints the outcomes for benchmarks of unequal size; returns how many rows are off."""
     names = "| occurrences | AUROC | intervals that miss | rises | falls | turns |"
     print(f"{reports} reports per row\n\n{names}\n|{'---|' * 6}")
     bad = 0
@@ -404,7 +404,7 @@ def draw_seeds(sweep: Sweep, rng: Rng) -> list[list[Drawn]]:
 
 
 def check_sweeps(reports: int) -> int:
-    """Print what is stated of sweeps without a trend, and with one; how many rows are off."""
+    """Prints what is stated of sweeps without a trend, and with one; how many rows are off."""
     columns = ("sweep", "members", "non-members", "benchmarks", "seeds", "AUROC", "p < 0.05")
     header = " | ".join([*columns, "interval excludes 0", "rises", "falls", "turns"])
     print(f"{reports} sweeps per row\n\n| {header} |\n|{'---|' * 11}")
@@ -436,7 +436,7 @@ def check_sweeps(reports: int) -> int:
 
 
 def main() -> int:
-    """Print what is asked for; the exit status is 1 where a row is off."""
+    """Prints what is asked for; the exit status is 1 where a row is off."""
     numbers = [int(text) for text in sys.argv[1:] if text.isdigit()]
     names = [text for text in sys.argv[1:] if not text.isdigit()]
     reports = numbers[0] if numbers else 1000

@@ -66,7 +66,7 @@ Step = Callable[[int], float]
 
 
 def main() -> None:
-    """Measure, and print one line per model."""
+    """Measures, and prints one line per model."""
     quiet_libraries()
     world, batch = join_process_group(), f"{CONFIG.batch_sequences} × {TOKENS}"
     threads = torch.get_num_threads()
@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def step_seconds(architecture: dict[str, Any], vocabulary: int, world: World) -> list[list[float]]:
-    """Return the seconds of each step after the warm-up, of bare, ours and Trainer."""
+    """Returns the seconds of each step after the warm-up, of bare, ours and Trainer."""
     sequences, config = random_sequences(vocabulary, TOKENS), ModelConfig(architecture=architecture)
     models = [
         load_or_create_model(config, vocabulary, TOKENS, seed=0).to(world.device) for _ in range(3)
@@ -104,7 +104,7 @@ def step_seconds(architecture: dict[str, Any], vocabulary: int, world: World) ->
 
 
 def random_sequences(vocabulary: int, width: int) -> Dataset:
-    """Return packed sequences of random tokens, in the form of a corpus's."""
+    """Returns packed sequences of random tokens, in the form of a corpus's."""
     shape = BATCHES * CONFIG.batch_sequences, width
     ids = np.random.default_rng(0).integers(vocabulary, size=shape, dtype=np.int32)
     kind = Features({"input_ids": Sequence(Value("int32"), length=width)})
@@ -112,12 +112,12 @@ def random_sequences(vocabulary: int, width: int) -> Dataset:
 
 
 def engine_settings(name: str) -> dict[str, Any]:
-    """Read a file of `conf/deepspeed/`."""
+    """Reads a file of `conf/deepspeed/`."""
     return dict(yaml.safe_load((CONF / "deepspeed" / f"{name}.yaml").read_text()))
 
 
 def bare_step(model: Any, sequences: Dataset, world: World) -> Step:
-    """Return a function that runs one step with torch alone."""
+    """Returns a function that runs one step with torch alone."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=CONFIG.learning_rate, betas=(CONFIG.beta1, CONFIG.beta2),
         weight_decay=CONFIG.weight_decay, fused=True,
@@ -140,7 +140,7 @@ def bare_step(model: Any, sequences: Dataset, world: World) -> Step:
 
 def our_step(model: Any, sequences: Dataset, config: TrainingConfig, settings: dict[str, Any],
              world: World) -> Step:  # fmt: skip
-    """Return a function that runs one step of `python -m training`, in the corpus's order."""
+    """Returns a function that runs one step of `python -m training`, in the corpus's order."""
     order = SequenceOrder(len(sequences), config.batch_sequences, None)
     engine = start_engine(model, config, engine_config(config, settings, world), 1000, world)
     clip = loop_clips_gradients(config, settings)
@@ -163,11 +163,11 @@ class Turns(TrainerCallback):  # type: ignore[misc]
         self.started = 0.0
 
     def on_train_begin(self, *_: Any, **__: Any) -> None:
-        """Start the time of Trainer's first step."""
+        """Starts the time of Trainer's first step."""
         self.started = time.perf_counter()
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
-        """Run one step of each other loop, then start the time of Trainer's next step."""
+        """Runs one step of each other loop, then starts the time of Trainer's next step."""
         self.seconds[-1].append(seconds_since(self.started))
         for step, losses, times in zip(self.other_steps, self.losses, self.seconds, strict=False):
             started = time.perf_counter()
@@ -177,14 +177,14 @@ class Turns(TrainerCallback):  # type: ignore[misc]
 
 
 def seconds_since(started: float) -> float:
-    """Return the seconds since `started`, once the device has finished its work."""
+    """Returns the seconds since `started`, once the device has finished its work."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter() - started
 
 
 def train(model: Any, sequences: Dataset, turns: Turns, world: World) -> None:
-    """Run all steps with transformers' Trainer, without files or logs."""
+    """Runs all steps with transformers' Trainer, without files or logs."""
     settings = engine_config(CONFIG, engine_settings("zero0"), world)
     with tempfile.TemporaryDirectory() as folder, discard_output():
         options = TrainingArguments(
@@ -200,7 +200,7 @@ def train(model: Any, sequences: Dataset, turns: Turns, world: World) -> None:
 
 
 def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """Return a batch for Trainer's model."""
+    """Returns a batch for Trainer's model."""
     ids = torch.tensor([row["input_ids"] for row in rows])
     return {"input_ids": ids, "labels": ids}
 

@@ -16,7 +16,7 @@ __getattr__ = lazy_exports(
 
 
 def train(*words: str) -> Checkpoint:
-    """Return a model trained on a corpus, or a finished one, as `python -m training` does.
+    """Returns a model trained on a corpus, or a finished one, as `python -m training` does.
 
     Args:
         *words: overrides for conf/training.yaml, such as `"corpus_folder=runs/corpus/…"`.

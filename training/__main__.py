@@ -14,28 +14,28 @@ from contamination.training.config import MemoryStage, TrainingStage
 
 
 def train_model(config: DictConfig) -> None:
-    """Train a model on a corpus."""
+    """Trains a model on a corpus."""
     from contamination.training.run import run
 
     run(convert_config(config, TrainingStage))
 
 
 def print_memory_plan(config: DictConfig) -> None:
-    """Print how much memory a training run needs on several machines."""
+    """Prints how much memory a training run needs on several machines."""
     from contamination.training.memory_plan import format_memory_plan
 
     print(format_memory_plan(convert_config(config, MemoryStage)))
 
 
 def print_step_table(config: DictConfig) -> None:
-    """Print which training step saw a text."""
+    """Prints which training step saw a text."""
     from contamination.training.which_step import WhichStepStage, format_step_table
 
     print(format_step_table(convert_config(config, WhichStepStage)))
 
 
 def main() -> int:
-    """Run the stage or one of its tools."""
+    """Runs the stage or one of its tools."""
     if (status := print_help_or_error("training")) is not None:
         return status
     tools = {"memory": print_memory_plan, "which-step": print_step_table}

@@ -38,7 +38,7 @@ LOAD_UNIVERSAL = {"checkpoint": {"load_universal": True}}
 
 
 def write_checkpoint(engine: Any, folder: Path, step: int) -> None:
-    """Write the engine's state; every process writes its part."""
+    """Writes the engine's state; every process writes its part."""
     state = {"step": step}
     engine.save_checkpoint(
         str(folder.parent), tag=folder.name, client_state=state, save_latest=False
@@ -46,7 +46,7 @@ def write_checkpoint(engine: Any, folder: Path, step: int) -> None:
 
 
 def load_checkpoint(engine: Any, folder: Path) -> None:
-    """Load a checkpoint of the same number of processes, or one from `convert_checkpoint`."""
+    """Loads a checkpoint of the same number of processes, or one from `convert_checkpoint`."""
     optimizer = engine.optimizer
     decays = [group["weight_decay"] for group in optimizer.param_groups]
     engine.load_checkpoint(str(folder.parent), tag=folder.name)
@@ -59,7 +59,7 @@ def load_checkpoint(engine: Any, folder: Path) -> None:
 
 
 def convert_checkpoint(source: Path, target: Path) -> None:
-    """Convert a checkpoint to DeepSpeed's universal form, which any number of processes can load.
+    """Converts a checkpoint to DeepSpeed's universal form, which any number of processes can load.
 
     Raises:
         DataError: DeepSpeed's converter fails.
@@ -89,7 +89,7 @@ class FolderState:
     lines: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     def describe_first_change(self, folder: Path) -> str | None:
-        """Return a sentence about the first file that is missing or has changed, or None."""
+        """Returns a sentence about the first file that is missing or has changed, or None."""
         now = digests_by_name({n: folder / n for n in self.exports if (folder / n).is_file()})
         for name, digest in self.exports.items():
             if now.get(name) != digest:
@@ -104,7 +104,7 @@ class FolderState:
 
 
 def flush_and_hash_outputs(folder: Path) -> FolderState:
-    """Flush the model folder's exports and records to disk, and return their state."""
+    """Flushes the model folder's exports and records to disk, and returns their state."""
     exports = [path for path in folder.glob(f"{EXPORTS}/step-*/**/*") if path.is_file()]
     records = [folder / name for name in (METRICS, EVALUATIONS) if (folder / name).is_file()]
     for path in [*exports, *records]:
@@ -117,7 +117,7 @@ def flush_and_hash_outputs(folder: Path) -> FolderState:
 
 
 def remove_outputs_after(folder: Path, step: int) -> None:
-    """Remove the model and later exports, which training after `step` creates again."""
+    """Removes the model and later exports, which training after `step` creates again."""
     shutil.rmtree(folder / HF, ignore_errors=True)
     for path in folder.glob(f"{EXPORTS}/step-*"):
         if step < int(path.name.removeprefix("step-")):
@@ -162,7 +162,7 @@ class SavedCheckpoint:
 def save_checkpoint(
     engine: Any, folder: Path, saved: SavedCheckpoint, keep: int, world: World
 ) -> None:
-    """Save the engine's state, then write the marker and remove all but the last `keep`."""
+    """Saves the engine's state, then writes the marker and removes all but the last `keep`."""
     with _translate_full_disk_error(folder):
         write_checkpoint(engine, saved.path, saved.step)
     world.wait()
@@ -177,7 +177,7 @@ def save_checkpoint(
 
 @contextmanager
 def _translate_full_disk_error(folder: Path) -> Iterator[None]:
-    """Raise an OSError for a full disk; torch only reports that a write failed."""
+    """Raises an OSError for a full disk; torch only reports that a write failed."""
     try:
         yield
     except RuntimeError as error:
@@ -190,14 +190,14 @@ def _translate_full_disk_error(folder: Path) -> Iterator[None]:
 def checkpoint_at_step(
     folder: Path, step: int, world: World, identity: Mapping[str, Any]
 ) -> SavedCheckpoint:
-    """Return the checkpoint that is about to be written at `step`."""
+    """Returns the checkpoint that is about to be written at `step`."""
     return SavedCheckpoint(folder / f"step-{step:08d}", step, world.size, identity)
 
 
 def find_newest_checkpoint(
     folder: Path, identity: Mapping[str, Any], world: World
 ) -> SavedCheckpoint | None:
-    """Return the newest intact checkpoint; remove incomplete ones and rename damaged ones.
+    """Returns the newest intact checkpoint; removes incomplete ones and renames damaged ones.
 
     Raises:
         ConfigError: it was written with another configuration.
@@ -228,7 +228,7 @@ def _find_newest_intact(folder: Path) -> SavedCheckpoint | None:
 
 
 def _read_if_intact(path: Path) -> tuple[SavedCheckpoint | None, str]:
-    """Return the checkpoint if its files match its marker; otherwise None and the problem."""
+    """Returns the checkpoint if its files match its marker; otherwise None and the problem."""
     try:
         saved = _read_marker(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -244,7 +244,7 @@ def _read_if_intact(path: Path) -> tuple[SavedCheckpoint | None, str]:
 
 
 def resume_from(engine: Any, saved: SavedCheckpoint | None) -> int:
-    """Load the checkpoint into the engine; return the number of steps done."""
+    """Loads the checkpoint into the engine; returns the number of steps done."""
     if saved is None:
         return 0
     load_checkpoint(engine, saved.path)
@@ -253,12 +253,12 @@ def resume_from(engine: Any, saved: SavedCheckpoint | None) -> int:
 
 
 def completed_folders(folder: Path) -> list[Path]:
-    """Return the checkpoints with a marker, oldest first."""
+    """Returns the checkpoints with a marker, oldest first."""
     return sorted(marker.parent for marker in folder.glob(f"step-*/{MARKER}"))
 
 
 def convert_to_universal(saved: SavedCheckpoint, world: World) -> SavedCheckpoint:
-    """Return the checkpoint in DeepSpeed's universal form, which any number of processes can load.
+    """Returns the checkpoint in DeepSpeed's universal form, which any number of processes can load.
 
     Raises:
         DataError: DeepSpeed's converter fails.
@@ -288,7 +288,7 @@ def _write_marker(saved: SavedCheckpoint) -> None:
 
 
 def _hash_files(folder: Path) -> dict[str, str]:
-    """Return the files' SHA-256 without the cache, as disk errors don't change a file's times."""
+    """Returns the files' SHA-256 without the cache, as disk errors don't change a file's times."""
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     files.pop(MARKER, None)
     return digests_by_name(files, use_cache=False)
@@ -308,7 +308,7 @@ def _check_identity(saved: SavedCheckpoint, identity: Mapping[str, Any]) -> None
 
 
 def _remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint, beginning with its marker, so that it counts as incomplete."""
+    """Removes a checkpoint, beginning with its marker, so that it counts as incomplete."""
     (path / MARKER).unlink()
     shutil.rmtree(path)
     converted = path.with_name(path.name.replace("step", "universal"))

@@ -210,7 +210,7 @@ class WandbConfig(Ranged, node="wandb"):
     entity: str | None = None
 
     def check_login(self) -> None:
-        """Raise a ConfigError if the mode is online and the user is not logged in."""
+        """Raises a ConfigError if the mode is online and the user is not logged in."""
         if self.mode != "online":
             return
         import wandb
@@ -240,7 +240,7 @@ class TrainingStage(TrainingNodes):
     wandb: WandbConfig = runtime_field(WandbConfig())
 
     def resolved(self) -> TrainingStage:
-        """Return this stage with all derived seeds; a model with a path has no architecture."""
+        """Returns this stage with all derived seeds; a model with a path has no architecture."""
         training = fill_in_seeds(self.training, self.seed, ("order", "init"))
         model = self.model if self.model.path is None else replace(self.model, architecture=None)
         return replace(self, model=model, training=training)

@@ -61,19 +61,19 @@ class SequenceOrder:
         return -(-self.sequences // self.batch)
 
     def rows_of_step(self, step: int) -> Rows:
-        """Return the rows of a step (from 0), shape (batch,); PADDING fills the last batch."""
+        """Returns the rows of a step (from 0), shape (batch,); PADDING fills the last batch."""
         epoch, batch_number = divmod(step, self._steps_per_epoch)
         start = batch_number * self.batch
         rows = self._permutation(epoch)[start : start + self.batch]
         return np.pad(rows, (0, self.batch - len(rows)), constant_values=PADDING)
 
     def count_sequences_seen(self, steps: int) -> int:
-        """Return how many sequences the first `steps` steps see, counting repeats."""
+        """Returns how many sequences the first `steps` steps see, counting repeats."""
         epochs, steps_left = divmod(steps, self._steps_per_epoch)
         return epochs * self.sequences + min(self.sequences, steps_left * self.batch)
 
     def step_by_sequence(self, epoch: int = 0) -> Rows:
-        """Return the step (from 0) of an epoch that sees each sequence, shape (sequences,)."""
+        """Returns the step (from 0) of an epoch that sees each sequence, shape (sequences,)."""
         return np.argsort(self._permutation(epoch)) // self.batch + epoch * self._steps_per_epoch
 
 
@@ -113,7 +113,7 @@ class Batch:
         return self.rows_B[:, None].expand(self.ids_BS.shape) if texts is None else texts
 
     def to(self, device: torch.device) -> Batch:
-        """Return the batch on a device."""
+        """Returns the batch on a device."""
         moved: dict[str, Any] = {k: v if v is None else v.to(device) for k, v in vars(self).items()}
         return Batch(**moved)
 
@@ -121,13 +121,13 @@ class Batch:
 def iter_micro_batch_rows(
     rows: Rows, rank: int, world_size: int, micro_batch: int
 ) -> Iterator[Rows]:
-    """Yield a process's rows of a step, `micro_batch` at a time."""
+    """Yields a process's rows of a step, `micro_batch` at a time."""
     for rows_of_ranks in rows.reshape(-1, world_size, micro_batch):
         yield rows_of_ranks[rank]
 
 
 def read_batch(sequences: Any, rows: Rows, loss_on: str = ALL_TOKENS) -> Batch:
-    """Return the sequences of these rows.
+    """Returns the sequences of these rows.
 
     Args:
         sequences: those of a corpus (`input_ids`), or of a fine-tuning set (also `text`, `output`).
@@ -163,14 +163,14 @@ def _stack_column(records: list[Any], column: str) -> Rows:
 
 
 def positions_in_texts(texts_BS: Rows) -> Rows:  # noqa: N803
-    """Return each token's position in its text, counted from 0 where a text or padding begins."""
+    """Returns each token's position in its text, counted from 0 where a text or padding begins."""
     positions_BS = np.broadcast_to(np.arange(texts_BS.shape[1]), texts_BS.shape)
     begins_BS = np.diff(texts_BS, axis=1, prepend=-2) != 0
     return positions_BS - np.maximum.accumulate(np.where(begins_BS, positions_BS, 0), axis=1)
 
 
 def count_loss_tokens(sequences: Any, rows: Rows, loss_on: str = ALL_TOKENS) -> int:
-    """Return the number of tokens in the rows whose losses count; see `Batch.counted_BS`."""
+    """Returns the number of tokens in the rows whose losses count; see `Batch.counted_BS`."""
     real_rows = rows[rows != PADDING]
     first = sequences[int(real_rows[0])]
     if TEXT_COLUMN not in first:
@@ -179,7 +179,7 @@ def count_loss_tokens(sequences: Any, rows: Rows, loss_on: str = ALL_TOKENS) -> 
 
 
 def count_texts(sequences: Any, rows: Rows | None = None) -> int:
-    """Return the number of texts in the rows (None: all); each sequence of a corpus is one text."""
+    """Returns the number of texts in the rows (None: all); a corpus has one per sequence."""
     real_rows = np.arange(len(sequences)) if rows is None else rows[rows != PADDING]
     if TEXT_COLUMN not in sequences[int(real_rows[0])]:
         return len(real_rows)
@@ -187,7 +187,7 @@ def count_texts(sequences: Any, rows: Rows | None = None) -> int:
 
 
 def make_exposure_table(ledger: pd.DataFrame, order: SequenceOrder) -> pd.DataFrame:
-    """Return the ledger with the step (from 1) that saw each copy: one row per copy and epoch."""
+    """Returns the ledger with the step (from 1) that saw each copy: one row per copy and epoch."""
     import pandas as pd
 
     rows = ledger["sequence"].to_numpy(dtype=np.int64)

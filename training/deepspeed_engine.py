@@ -21,7 +21,7 @@ from contamination.training.config import Recipe, TrainingConfig
 
 
 def share_of_peak_rate(config: Recipe, step: int, steps: int) -> float:
-    """Return the share of the peak learning rate at optimizer step 1 to `steps`, always above 0.
+    """Returns the share of the peak learning rate at optimizer step 1 to `steps`, always above 0.
 
     The warm-up is step / warmup and ends at the peak. `transformers.get_scheduler` uses
     (step - 1) / warmup, so its first step learns nothing. After the warm-up, and without one, the
@@ -40,7 +40,7 @@ def share_of_peak_rate(config: Recipe, step: int, steps: int) -> float:
 
 
 def check_warmup(config: Recipe, steps: int) -> None:
-    """Raise a ConfigError if the warm-up takes the whole training."""
+    """Raises a ConfigError if the warm-up takes the whole training."""
     if config.effective_warmup_steps >= steps:
         raise ConfigError(
             f"{config.node}.warmup_steps is {config.warmup_steps}, but the training has {steps} "
@@ -52,7 +52,7 @@ def check_warmup(config: Recipe, steps: int) -> None:
 def start_engine(
     model: Any, config: TrainingConfig, deepspeed_config: dict[str, Any], steps: int, world: World
 ) -> Any:
-    """Return a DeepSpeed engine for the model, with AdamW and the schedule.
+    """Returns a DeepSpeed engine for the model, with AdamW and the schedule.
 
     Args:
         model: the model, whole or already partitioned by ZeRO stage 3.
@@ -87,7 +87,7 @@ def start_engine(
 
 
 def _prepare_layers(model: Any, config: TrainingConfig, deepspeed_config: dict[str, Any]) -> None:
-    """Compile each layer if configured, and let ZeRO stage 3 gather whole layers.
+    """Compiles each layer if configured, and let ZeRO stage 3 gather whole layers.
 
     For small layers, gathering each matrix separately takes longer than the computation.
     """
@@ -102,7 +102,7 @@ def _prepare_layers(model: Any, config: TrainingConfig, deepspeed_config: dict[s
 
 
 def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
-    """Return the optimizer's groups: parameters with weight decay, then those without.
+    """Returns the optimizer's groups: parameters with weight decay, then those without.
 
     Matrices decay. Vectors (biases and the weights of norms) do not, as in `transformers.Trainer`
     (`get_decay_parameter_names`).
@@ -117,7 +117,7 @@ def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
 def engine_config(
     config: TrainingConfig, deepspeed_config: dict[str, Any], world: World
 ) -> dict[str, Any]:
-    """Return DeepSpeed's configuration: the node `deepspeed` with the fields of the training.
+    """Returns DeepSpeed's configuration: the node `deepspeed` with the fields of the training.
 
     Raises:
         ConfigError: the batch is not a multiple of the micro-batches of all processes, or the
@@ -141,7 +141,7 @@ def engine_config(
 
 
 def zero_stage(deepspeed_config: dict[str, Any]) -> int:
-    """Return the ZeRO stage of a DeepSpeed configuration.
+    """Returns the ZeRO stage of a DeepSpeed configuration.
 
     Raises:
         ConfigError: there is no such stage.
@@ -155,12 +155,12 @@ def zero_stage(deepspeed_config: dict[str, Any]) -> int:
 
 
 def loop_clips_gradients(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> bool:
-    """Return whether the loop clips gradients, as float32 engines without ZeRO report no norm."""
+    """Returns whether the loop clips gradients, as float32 engines without ZeRO report no norm."""
     return zero_stage(deepspeed_config) == 0 and config.dtype == "float32"
 
 
 def check_batch(config: TrainingConfig, world_size: int) -> None:
-    """Raise a ConfigError if the batch can't be divided evenly among the processes."""
+    """Raises a ConfigError if the batch can't be divided evenly among the processes."""
     if config.batch_sequences % (config.micro_batch_sequences * world_size):
         raise ConfigError(
             f"training.batch_sequences is {config.batch_sequences}, not a multiple of "
@@ -170,7 +170,7 @@ def check_batch(config: TrainingConfig, world_size: int) -> None:
 
 
 def check_dtype(config: Recipe, deepspeed_config: dict[str, Any]) -> None:
-    """Raise a ConfigError for bfloat16 with ZeRO stage 0, which keeps no float32 weights."""
+    """Raises a ConfigError for bfloat16 with ZeRO stage 0, which keeps no float32 weights."""
     if config.dtype == "bfloat16" and zero_stage(deepspeed_config) == 0:
         raise ConfigError(
             f"{config.node}.dtype is bfloat16 with ZeRO stage 0, where the engine keeps no float32 "
@@ -180,14 +180,14 @@ def check_dtype(config: Recipe, deepspeed_config: dict[str, Any]) -> None:
 
 
 def check_compile(config: TrainingConfig, deepspeed_config: dict[str, Any]) -> None:
-    """Raise a ConfigError for compilation with ZeRO stage 3, which gathers and frees weights."""
+    """Raises a ConfigError for compilation with ZeRO stage 3, which gathers and frees weights."""
     remedy = "it does not work with ZeRO stage 3: choose deepspeed=zero2, or false."
     is_partitioned = zero_stage(deepspeed_config) == 3
     config.require(not (config.compile and is_partitioned), "compile", remedy)
 
 
 def gather_weights(engine: Any) -> Any:
-    """Return ZeRO stage 3's weights by name, gathered on rank 0; None on other ranks.
+    """Returns ZeRO stage 3's weights by name, gathered on rank 0; None on other ranks.
 
     Every process has to call this.
     """
@@ -195,14 +195,14 @@ def gather_weights(engine: Any) -> Any:
 
 
 def skip_deepspeed_op_build() -> None:
-    """Prevent DeepSpeed from compiling an unused C++ op when it first starts on a CPU."""
+    """Prevents DeepSpeed from compiling an unused C++ op when it first starts on a CPU."""
     import deepspeed.ops
 
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
 def export_model(engine: Any, tokenizer: Path, folder: Path, world: World) -> None:
-    """Write the model as a Hugging Face folder, which appears only once it is complete.
+    """Writes the model as a Hugging Face folder, which appears only once it is complete.
 
     Args:
         engine: the DeepSpeed engine, of any ZeRO stage; every process has to call this.
@@ -225,7 +225,7 @@ def export_model(engine: Any, tokenizer: Path, folder: Path, world: World) -> No
 
 
 def join_process_group() -> World:
-    """Join the launcher's process group, or create a group with only this process."""
+    """Joins the launcher's process group, or creates a group with only this process."""
     import torch
 
     launched_process_count()
@@ -254,7 +254,7 @@ def join_process_group() -> World:
 
 
 def _set_environment_defaults() -> None:
-    """Set the environment variables that DeepSpeed reads, unless a launcher has set them."""
+    """Sets the environment variables that DeepSpeed reads, unless a launcher has set them."""
     import torch
 
     if not torch.cuda.is_available():
@@ -267,7 +267,7 @@ def _set_environment_defaults() -> None:
 
 
 def _start_single_process_group(backend: str) -> None:
-    """Create a group of one process that needs no network, unlike torch's default store."""
+    """Creates a group of one process that needs no network, unlike torch's default store."""
     import torch
 
     loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
@@ -290,7 +290,7 @@ def _start_single_process_group(backend: str) -> None:
 
 
 def _destroy_process_group() -> None:
-    """Destroy the process group; otherwise its threads may abort the process at exit."""
+    """Destroys the process group; otherwise its threads may abort the process at exit."""
     import torch
 
     if torch.distributed.is_initialized():

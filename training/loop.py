@@ -42,7 +42,7 @@ TokenIdsBySet = Mapping[str, Sequence[Sequence[int]]]
 def evaluation_token_ids(
     corpus: PackedCorpus, validation: PackedCorpus | None, max_examples: int
 ) -> TokenIdsBySet:
-    """Return the token ids of `members`, `nonmembers` and, if given, `validation` text.
+    """Returns the token ids of `members`, `nonmembers` and, if given, `validation` text.
 
     Args:
         corpus: the corpus whose examples are evaluated.
@@ -67,7 +67,7 @@ def evaluation_token_ids(
 def evaluate_losses(
     engine: Any, token_ids_by_set: TokenIdsBySet, micro_batch: int, world: World
 ) -> dict[str, float]:
-    """Return `loss_<name>`, the mean loss per token in nats, for each set of texts.
+    """Returns `loss_<name>`, the mean loss per token in nats, for each set of texts.
 
     Every process reads its share, with the same number of forward passes.
 
@@ -92,7 +92,7 @@ def evaluate_losses(
 def _mean_loss(
     engine: Any, token_rows: Sequence[Sequence[int]], micro_batch: int, world: World
 ) -> float:
-    """Return the mean over all tokens except each text's first."""
+    """Returns the mean over all tokens except each text's first."""
     import torch
 
     sum_and_count = torch.zeros(2, dtype=torch.float64)
@@ -113,7 +113,7 @@ def _mean_loss(
 
 
 def _pad_rows(rows: Sequence[Sequence[int]], width: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the token ids (B, S), padded on the right, and a mask of the real tokens."""
+    """Returns the token ids (B, S), padded on the right, and a mask of the real tokens."""
     import torch
 
     ids = torch.zeros(len(rows), width, dtype=torch.long)
@@ -160,7 +160,7 @@ class StepResult(NamedTuple):
 def optimizer_step(
     engine: Any, parts: Sequence[StepPart], config: TrainingConfig, world: World, *, clip: bool
 ) -> StepResult:
-    """Run the forward and backward passes of a step and update the weights once.
+    """Runs the forward and backward passes of a step and updates the weights once.
 
     Args:
         engine: the DeepSpeed engine.
@@ -204,7 +204,7 @@ class RetainedText:
     weight: float
 
     def part_of_step(self, step: int) -> StepPart:
-        """Return the part of a step (from 0) with retained text."""
+        """Returns the part of a step (from 0) with retained text."""
         return StepPart(self.sequences, self.order.rows_of_step(step), self.objective, self.weight)
 
 
@@ -243,7 +243,7 @@ class TrainingLoop:
     retained: RetainedText | None = None
 
     def train(self, first_step: int, record: TrainingRecord | None) -> None:
-        """Train from `first_step` to the end of the order.
+        """Trains from `first_step` to the end of the order.
 
         Args:
             first_step: the number of steps already done.
@@ -273,7 +273,7 @@ class TrainingLoop:
         return len(self.sequences[0]["input_ids"])
 
     def _run_step(self, step: int) -> dict[str, Any]:
-        """Run an optimizer step (from 1) and return the row that records it."""
+        """Runs an optimizer step (from 1) and returns the row that records it."""
         started = time.perf_counter()
         rows = self.order.rows_of_step(step - 1)
         rate = self.engine.get_lr()[0]
@@ -298,7 +298,7 @@ class TrainingLoop:
         }
 
     def _unlearning_losses(self, losses: Sequence[float]) -> dict[str, float]:
-        """Return the losses on forgotten and on retained text if the objective unlearns."""
+        """Returns the losses on forgotten and on retained text if the objective unlearns."""
         if self.config.objective == LIKELIHOOD:
             return {}
         return dict(zip(("loss_forgotten", "loss_retained"), losses, strict=False))
@@ -315,7 +315,7 @@ class TrainingLoop:
             record.record_evaluation({"step": step, "tokens": self.tokens_until(step), **losses})
 
     def _checkpoint_if_due(self, step: int, *, stop: bool) -> None:
-        """Save a checkpoint if one is due or if `stop` is set; then stop if it is set."""
+        """Saves a checkpoint if one is due or if `stop` is set; then stop if it is set."""
         due = step % self.config.checkpoint_every_steps == 0 and step < self.order.steps
         if stop or due:
             folder = self.folder / "checkpoints"
@@ -330,12 +330,12 @@ class TrainingLoop:
             )
 
     def tokens_until(self, step: int) -> int:
-        """Return the number of tokens of the first `step` steps."""
+        """Returns the number of tokens of the first `step` steps."""
         return self.order.count_sequences_seen(step) * self.sequence_tokens
 
 
 def export_steps(config: TrainingConfig, order: SequenceOrder, sequence_tokens: int) -> set[int]:
-    """Return the optimizer steps after which the model is exported.
+    """Returns the optimizer steps after which the model is exported.
 
     Raises:
         ConfigError: a step is beyond the last epoch.
@@ -357,7 +357,7 @@ def export_steps(config: TrainingConfig, order: SequenceOrder, sequence_tokens: 
 
 
 def _first_step_that_has_seen(n_sequences: int, order: SequenceOrder) -> int:
-    """Return the first step that has seen `n_sequences`; may be beyond the last step."""
+    """Returns the first step that has seen `n_sequences`; may be beyond the last step."""
     epochs, row = divmod(max(n_sequences, 1) - 1, order.sequences)
     return epochs * (order.steps // order.epochs) + row // order.batch + 1
 
@@ -381,7 +381,7 @@ def check_recipe(
     *,
     has_outputs: bool = False,
 ) -> None:
-    """Raise a ConfigError if the recipe does not fit the engine or the corpus.
+    """Raises a ConfigError if the recipe does not fit the engine or the corpus.
 
     Args:
         config: the training configuration.

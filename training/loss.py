@@ -28,7 +28,7 @@ def token_losses(
     compiled: bool = False,
     labels_BS: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return −log p(x_t | x_<t) of each token after the first, shape (B, S-1), in nats.
+    """Returns −log p(x_t | x_<t) of each token after the first, shape (B, S-1), in nats.
 
     Args:
         model: a causal language model, or its engine.
@@ -46,20 +46,20 @@ def token_losses(
 def compute_logits(
     model: Any, ids_BS: torch.Tensor, positions_BS: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Return the logits, shape (B, S, V)."""
+    """Returns the logits, shape (B, S, V)."""
     position_options = {} if positions_BS is None else {"position_ids": positions_BS}
     logits_BSV: torch.Tensor = model(input_ids=ids_BS, use_cache=False, **position_options).logits
     return logits_BSV
 
 
 def token_loss_sum(model: Any, batch: Batch, *, compiled: bool = False) -> torch.Tensor:
-    """Return the sum of `token_losses` over the tokens and sequences of the batch that count."""
+    """Returns the sum of `token_losses` over the tokens and sequences of the batch that count."""
     losses_BS = token_losses(model, batch.ids_BS, batch.positions_BS, compiled=compiled)
     return sum_counted_losses(losses_BS, batch)
 
 
 def sum_counted_losses(losses_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  # noqa: N803
-    """Return the sum of the losses, shape (B, S-1), of the batch's tokens that count."""
+    """Returns the sum of the losses, shape (B, S-1), of the batch's tokens that count."""
     if batch.counted_BS is not None:
         losses_BS = losses_BS * batch.counted_BS
     return (losses_BS.sum(dim=1) * batch.real_B).sum()
@@ -81,7 +81,7 @@ def _cross_entropies(logits_BSV: torch.Tensor, ids_BS: torch.Tensor) -> torch.Te
 
 @cache
 def _compiled_cross_entropies() -> Any:
-    """Return `_cross_entropies` compiled: it keeps neither float32 logits nor their softmax."""
+    """Returns `_cross_entropies` compiled: it keeps neither float32 logits nor their softmax."""
     import torch
 
     return torch.compile(_cross_entropies)
@@ -91,7 +91,7 @@ MAX_LOSS_DIFFERENCE = 1e-6  # nats; masked tokens contribute exactly zero
 
 
 def check_texts_are_separate(engine: Any, sequences: Any, world: World) -> None:
-    """Raise a ConfigError if a text's losses depend on the text before it in its sequence.
+    """Raises a ConfigError if a text's losses depend on the text before it in its sequence.
 
     The first sequence with several texts is evaluated twice, the second time with different tokens
     in its first text. Every process has to call this.

@@ -48,7 +48,7 @@ class MaskedLMStage:
 
 
 def train_masked_lm(stage: MaskedLMStage) -> Artifact:
-    """Return a model that is trained once on every packed sequence, or a finished one."""
+    """Returns a model that is trained once on every packed sequence, or a finished one."""
     corpus = open_corpus(stage.corpus_folder)
     inputs = {"corpus": corpus.artifact.digest}
     folder = run_folder(Path(stage.runs), KIND, f"roberta-{corpus.slug}", stage.masked_lm, inputs)
@@ -96,7 +96,7 @@ def _train_and_save(
 def roberta_config(
     config: MaskedLMTrainingConfig, vocabulary: int, width: int, **special: int | None
 ) -> Any:
-    """Return the RoBERTa config for a vocabulary, a sequence length and special tokens' ids."""
+    """Returns the RoBERTa config for a vocabulary, a sequence length and special tokens' ids."""
     from transformers import RobertaConfig
 
     return RobertaConfig(

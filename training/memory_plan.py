@@ -41,7 +41,7 @@ MACHINES = (
 
 
 def memory_need_on(shape: ModelShape, stage: MemoryStage, machine: Machine) -> MemoryNeed:
-    """Return the memory that one process needs on the machine."""
+    """Returns the memory that one process needs on the machine."""
     path = stage.model.path
     return memory_need(
         shape,
@@ -54,7 +54,7 @@ def memory_need_on(shape: ModelShape, stage: MemoryStage, machine: Machine) -> M
 
 
 def memories_too_small(shape: ModelShape, stage: MemoryStage, machine: Machine) -> list[str]:
-    """Return which memories are too small: `device`, `host`, both, or none."""
+    """Returns which memories are too small: `device`, `host`, both, or none."""
     needed = memory_need_on(shape, stage, machine)
     is_too_small = {
         "device": needed.total > (1 - FREE_SHARE) * machine.gigabytes * GB,
@@ -64,7 +64,7 @@ def memories_too_small(shape: ModelShape, stage: MemoryStage, machine: Machine) 
 
 
 def largest_micro_batch(shape: ModelShape, stage: MemoryStage, machine: Machine) -> int:
-    """Return the largest micro-batch with which the run fits, a power of 2; 0 if none does."""
+    """Returns the largest micro-batch with which the run fits, a power of 2; 0 if none does."""
 
     def fits(count: int) -> bool:
         training = replace(stage.training, micro_batch_sequences=count)
@@ -77,7 +77,7 @@ def largest_micro_batch(shape: ModelShape, stage: MemoryStage, machine: Machine)
 
 
 def cheapest_change_that_fits(shape: ModelShape, stage: MemoryStage, machine: Machine) -> str:
-    """Return the cheapest change that makes the run fit; "" if it fits, "none" if none helps."""
+    """Returns the cheapest change that makes the run fit; "" if it fits, "none" if none helps."""
     changes = (
         name
         for name, changed in _iter_smaller_variants(stage)
@@ -87,7 +87,7 @@ def cheapest_change_that_fits(shape: ModelShape, stage: MemoryStage, machine: Ma
 
 
 def _iter_smaller_variants(stage: MemoryStage) -> Iterator[tuple[str, MemoryStage]]:
-    """Yield the stage itself, then variants that need less memory and more time.
+    """Yields the stage itself, then variants that need less memory and more time.
 
     Smaller micro-batches cost the least time, then recomputed activations, then ZeRO stages with
     more communication.
@@ -102,7 +102,7 @@ def _iter_smaller_variants(stage: MemoryStage) -> Iterator[tuple[str, MemoryStag
 
 
 def _iter_halved_micro_batches(micro_batch: int) -> Iterator[tuple[int, str]]:
-    """Yield the configured micro-batch, then halves of it, which also divide the batch."""
+    """Yields the configured micro-batch, then halves of it, which also divide the batch."""
     yield micro_batch, ""
     while micro_batch % 2 == 0:
         micro_batch //= 2
@@ -110,7 +110,7 @@ def _iter_halved_micro_batches(micro_batch: int) -> Iterator[tuple[int, str]]:
 
 
 def _engine_alternatives(deepspeed: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the configured engine, then higher ZeRO stages, then offloading to the host."""
+    """Yields the configured engine, then higher ZeRO stages, then offloading to the host."""
     yield "", deepspeed
     configured: dict[str, Any] = deepspeed.get("zero_optimization", {})
     for number in range(zero_stage(deepspeed) + 1, 4):
@@ -126,7 +126,7 @@ def _engine_alternatives(deepspeed: dict[str, Any]) -> Iterator[tuple[str, dict[
 
 
 def format_memory_plan(stage: MemoryStage) -> str:
-    """Return a description of the run and a Markdown table of its memory on each of `MACHINES`.
+    """Returns a description of the run and a Markdown table of its memory on each of `MACHINES`.
 
     Raises:
         ConfigError: the engine would reject the run, or the model's config can't be read.

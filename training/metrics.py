@@ -31,7 +31,7 @@ class TrainingRecord:
         *,
         first_tokens: int = 0,
     ) -> None:
-        """Open the files, the bar and the run in Weights & Biases.
+        """Opens the files, the bar and the run in Weights & Biases.
 
         Args:
             stage: the configuration.
@@ -49,7 +49,7 @@ class TrainingRecord:
         self._wandb = _start_wandb(stage, folder, inputs)
 
     def record_step(self, row: dict[str, Any]) -> None:
-        """Record the values of one step."""
+        """Records the values of one step."""
         self._steps.append_row(row)
         speed = (row["tokens"] - self._first_tokens) / self._bar.format_dict["elapsed"]
         self._bar.set_postfix(loss=f"{row['loss']:.3f}", tok_s=f"{speed:,.0f}", refresh=False)
@@ -57,12 +57,12 @@ class TrainingRecord:
         self._log_to_wandb("train", row)
 
     def record_evaluation(self, row: dict[str, Any]) -> None:
-        """Record the losses of an evaluation."""
+        """Records the losses of an evaluation."""
         self._evaluations.append_row(row)
         self._log_to_wandb("eval", row)
 
     def close(self) -> None:
-        """Close the bar, the files and the run in Weights & Biases."""
+        """Closes the bar, the files and the run in Weights & Biases."""
         self._bar.close()
         self._steps.close()
         self._evaluations.close()
@@ -84,17 +84,17 @@ class MetricsFile:
         self._stream = path.open("a", buffering=1)
 
     def append_row(self, row: dict[str, Any]) -> None:
-        """Append a row."""
+        """Appends a row."""
         self._stream.write(json.dumps(row) + "\n")
 
     def close(self) -> None:
-        """Close the file, and remove it if it is empty."""
+        """Closes the file, and removes it if it is empty."""
         self._stream.close()
         if not self._path.stat().st_size:
             self._path.unlink()
 
     def _drop_rows_after(self, step: int) -> None:
-        """Drop the rows of steps that will be repeated."""
+        """Drops the rows of steps that will be repeated."""
         lines = self._path.read_text().splitlines() if step and self._path.exists() else []
         lines_to_keep = []
         for line in lines:
@@ -108,7 +108,7 @@ class MetricsFile:
 
 
 def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) -> Any:
-    """Start a run whose id is the folder's hash, so that a resumed training continues it."""
+    """Starts a run whose id is the folder's hash, so that a resumed training continues it."""
     if stage.wandb.mode == "disabled":
         return None
     config = {**identity_data(stage), "inputs": dict(inputs), "folder": folder.name}
@@ -120,7 +120,7 @@ def _start_wandb(stage: TrainingStage, folder: Path, inputs: Mapping[str, str]) 
 def open_wandb_run(
     wandb_config: WandbConfig, folder: Path, settings: Mapping[str, Any], **run: Any
 ) -> Any:
-    """Return a new run in Weights & Biases, or the continued run with the same id.
+    """Returns a new run in Weights & Biases, or the continued run with the same id.
 
     Args:
         wandb_config: the project and the mode.
@@ -143,6 +143,6 @@ def open_wandb_run(
 
 
 def _wandb_job_type(stage: TrainingStage) -> str:
-    """Return the job type: pretraining for random weights on a corpus's base part."""
+    """Returns the job type: pretraining for random weights on a corpus's base part."""
     part = open_corpus(stage.corpus_folder).config["injection"]["part"]
     return PRETRAIN if stage.model.path is None and part == "base" else TRAIN

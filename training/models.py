@@ -18,19 +18,19 @@ CONTEXT_FIELD = "max_position_embeddings"
 
 
 def hf_folder(field: str, path: str) -> str:
-    """Return the Hugging Face folder, GGUF file or hub id at `path`, or a model folder's `hf`."""
+    """Returns the Hugging Face folder, GGUF file or hub id at `path`, or a model folder's `hf`."""
     return str(open_checkpoint(path).hf) if is_checkpoint(path) else resolve_model_path(field, path)
 
 
 def model_digest(field: str, path: str) -> str:
-    """Return the digest of the model folder or other model at `path`."""
+    """Returns the digest of the model folder or other model at `path`."""
     if is_checkpoint(path):
         return open_checkpoint(path).artifact.digest
     return models.model_digest(field, path)
 
 
 def make_hf_config(config: ModelConfig, vocabulary: int) -> Any:
-    """Return the Hugging Face config of `config.architecture`.
+    """Returns the Hugging Face config of `config.architecture`.
 
     Args:
         config: the model, whose architecture is given.
@@ -60,7 +60,7 @@ def make_hf_config(config: ModelConfig, vocabulary: int) -> Any:
 
 
 def _check_head_counts(config: Any) -> None:
-    """Raise a ValueError for errors that model code would only report in a forward pass."""
+    """Raises a ValueError for errors that model code would only report in a forward pass."""
     heads = getattr(config, "num_attention_heads", 1)
     groups = getattr(config, "num_key_value_heads", None) or heads
     if heads % groups:
@@ -72,7 +72,7 @@ def _check_head_counts(config: Any) -> None:
 
 
 def check_architecture(config: ModelConfig, vocabulary: int, sequence_tokens: int) -> Any:
-    """Return the Hugging Face config of a model with random weights, checked against its corpus.
+    """Returns the Hugging Face config of a model with random weights, checked against its corpus.
 
     Its context length is the sequence length: at later positions, on which it is not trained, its
     predictions would be worse without a warning.
@@ -101,7 +101,7 @@ def load_or_create_model(
     seed: int,
     deepspeed: dict[str, Any] | None = None,
 ) -> Any:
-    """Return the model in float32, checked against its corpus.
+    """Returns the model in float32, checked against its corpus.
 
     It has the weights at `config.path`, or random weights. With ZeRO stage 3, a model is loaded in
     partitions, in the engine's dtype, so that no process needs memory for the whole model. Random
@@ -137,7 +137,7 @@ def load_or_create_model(
 
 @contextmanager
 def _load_partitioned(deepspeed: dict[str, Any] | None) -> Iterator[None]:
-    """Make transformers load models directly into ZeRO stage 3's partitions."""
+    """Makes transformers load models directly into ZeRO stage 3's partitions."""
     if deepspeed is None or zero_stage(deepspeed) != 3:
         yield
         return
@@ -149,7 +149,7 @@ def _load_partitioned(deepspeed: dict[str, Any] | None) -> Iterator[None]:
 
 
 def _check_not_quantized(path: str, model: Any) -> None:
-    """Raise a ConfigError for quantized weights, which can be neither trained nor saved."""
+    """Raises a ConfigError for quantized weights, which can be neither trained nor saved."""
     quantizer = getattr(model, "hf_quantizer", None)
     if quantizer is not None:
         method = quantizer.quantization_config.quant_method

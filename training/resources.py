@@ -67,7 +67,7 @@ class MemoryNeed:
 
 
 def model_shape(model: ModelConfig) -> ModelShape:
-    """Return the model's sizes; parameters are counted on a model without weights.
+    """Returns the model's sizes; parameters are counted on a model without weights.
 
     See `read_hf_config` for the source of its config.
     """
@@ -95,7 +95,7 @@ def model_shape(model: ModelConfig) -> ModelShape:
 
 
 def read_hf_config(model: ModelConfig) -> Any:
-    """Return the Hugging Face config of a local `path`, else the architecture's, else the hub's."""
+    """Returns the Hugging Face config of a local `path`, the architecture or the hub."""
     if model.path is not None:
         folder = hf_folder("model.path", model.path)
         if Path(folder).exists() or model.architecture is None:
@@ -116,7 +116,7 @@ def memory_need(
     *,
     made_whole: bool = False,
 ) -> MemoryNeed:
-    """Return the memory that one of `world` processes needs.
+    """Returns the memory that one of `world` processes needs.
 
     Args:
         shape: the model's sizes.
@@ -148,7 +148,7 @@ def model_state_bytes(
     *,
     made_whole: bool = False,
 ) -> dict[str, float]:
-    """Return the memory that does not depend on the batch, by the names in `MemoryNeed`.
+    """Returns the memory that does not depend on the batch, by the names in `MemoryNeed`.
 
     It follows Rajbhandari et al. 2020 (ZeRO), section 3.1 and figure 1, as implemented in
     DeepSpeed: from stage 1, there is a float32 copy of the weights in addition to the moments, even
@@ -191,7 +191,7 @@ def _offloaded_states(zero: Mapping[str, Any]) -> list[str]:
 
 
 def _buffer_bytes(parameters: int, weight_bytes: int, stage: int, zero: Mapping[str, Any]) -> float:
-    """Return the bytes of gathered weights and gradient buckets, with DeepSpeed's defaults."""
+    """Returns the bytes of gathered weights and gradient buckets, with DeepSpeed's defaults."""
     if stage == 0:
         return 0.0
     bucket = min(parameters, float(zero.get("reduce_bucket_size", 5e8)))
@@ -204,7 +204,7 @@ def _buffer_bytes(parameters: int, weight_bytes: int, stage: int, zero: Mapping[
 def activation_bytes_per_token(
     shape: ModelShape, activation_bytes: int, *, checkpointing: bool
 ) -> float:
-    """Return the bytes per token that the forward pass stores for the backward pass.
+    """Returns the bytes per token that the forward pass stores for the backward pass.
 
     The logits are not included. Counted as Korthikanti et al. 2022 (Reducing Activation
     Recomputation in Large Transformer Models, eq. 1 and 2) count a GPT layer, but for a LLaMA
@@ -230,7 +230,7 @@ def activation_bytes_per_token(
 
 
 def flops_per_token(model_config: Any, parameters: int, sequence_tokens: int) -> float:
-    """Return the FLOPs of a training step per token: 6·N + 12·L·H·Q·T (PaLM, appendix B).
+    """Returns the FLOPs of a training step per token: 6·N + 12·L·H·Q·T (PaLM, appendix B).
 
     N is the number of weights in matrix products: all except the input embedding, unless it is tied
     to the output. Recomputed activations are not counted.
@@ -248,7 +248,7 @@ def flops_per_token(model_config: Any, parameters: int, sequence_tokens: int) ->
 
 
 def masked_lm_flops_per_token(model_config: Any, sequence_tokens: int) -> float:
-    """Return the FLOPs per token of a masked language model, without its position embeddings.
+    """Returns the FLOPs per token of a masked language model, without its position embeddings.
 
     Args:
         model_config: its Hugging Face config.
@@ -270,5 +270,5 @@ def masked_lm_flops_per_token(model_config: Any, sequence_tokens: int) -> float:
 def flops_utilization(
     tokens_per_second: float, token_flops: float, peak_tflops: float, devices: int
 ) -> float:
-    """Return the model FLOPs utilisation (MFU), from 0 to 1, given the peak of each device."""
+    """Returns the model FLOPs utilisation (MFU), from 0 to 1, given the peak of each device."""
     return tokens_per_second * token_flops / (peak_tflops * 1e12 * devices)

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 def run(stage: TrainingStage, start: Callable[[Path], None] | None = None) -> Artifact:
-    """Return the model folder; the model is trained unless it is finished.
+    """Returns the model folder; the model is trained unless it is finished.
 
     Every process of a launcher (torchrun, deepspeed, srun) calls this; rank 0 writes.
 
@@ -94,7 +94,7 @@ def _input_digests(stage: TrainingStage) -> dict[str, str]:
 
 
 def _check_stage(stage: TrainingStage, corpus: PackedCorpus, processes: int | None) -> None:
-    """Raise a ConfigError for an invalid configuration, before other processes are started."""
+    """Raises a ConfigError for an invalid configuration, before other processes are started."""
     width = corpus.sequence_tokens
     stage.wandb.check_login()
     has_outputs = isinstance(corpus, FinetuningSet)
@@ -115,7 +115,7 @@ def _train_with_all_processes(
     inputs: Mapping[str, str],
     world: World | None,
 ) -> Artifact:
-    """Return the model folder, which all processes write and rank 0 completes."""
+    """Returns the model folder, which all processes write and rank 0 completes."""
     if world is None:
         if artifacts.is_complete(folder):
             return _open_without_checkpoints(folder)
@@ -145,7 +145,7 @@ def _train_with_all_processes(
 
 
 def _open_without_checkpoints(folder: Path) -> Artifact:
-    """Return a finished folder, after removing checkpoints, which only unfinished runs need."""
+    """Returns a finished folder, after removing checkpoints, which only unfinished runs need."""
     artifact = trained_model.open_checkpoint(folder).artifact
     shutil.rmtree(folder / "checkpoints", ignore_errors=True)
     return artifact
@@ -206,7 +206,7 @@ def _prepare_loop(
     saved: SavedCheckpoint | None,
     world: World,
 ) -> tuple[TrainingLoop, SavedCheckpoint | None, int]:
-    """Return the loop, the checkpoint in loadable form, and the number of parameters."""
+    """Returns the loop, the checkpoint in loadable form, and the number of parameters."""
     config, order, width = stage.training, _sequence_order(stage, corpus), corpus.sequence_tokens
     assert config.init_seed is not None
     deepspeed = engines.engine_config(config, stage.deepspeed, world)

@@ -76,7 +76,7 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path | str) -> Checkpoint:
-    """Return a finished model folder.
+    """Returns a finished model folder.
 
     Raises:
         ArtifactError: it does not exist or is unfinished.
@@ -85,7 +85,7 @@ def open_checkpoint(path: Path | str) -> Checkpoint:
 
 
 def open_trained(field: str, path: Path | str) -> Checkpoint:
-    """Return a finished model folder that includes the record of its training.
+    """Returns a finished model folder that includes the record of its training.
 
     Args:
         field: the config field of `path`, for error messages.
@@ -106,12 +106,12 @@ def open_trained(field: str, path: Path | str) -> Checkpoint:
 
 
 def is_checkpoint(path: Path | str) -> bool:
-    """Return whether `path` is a finished folder of this stage, and not a Hugging Face folder."""
+    """Returns whether `path` is a finished folder of this stage, and not a Hugging Face folder."""
     return is_complete(Path(path))
 
 
 def is_export(path: Path | str) -> bool:
-    """Return whether `path` is an export of an earlier step in a finished folder of this stage."""
+    """Returns whether `path` is an export of an earlier step in a finished folder of this stage."""
     folder = Path(path).resolve()
     return folder.parent.name == EXPORTS and is_complete(folder.parent.parent)
 
@@ -140,11 +140,11 @@ class Ancestry:
         return self.names | self.past
 
     def manifest_entries(self) -> dict[str, Any]:
-        """Return the manifest's entries for a training that starts from this model."""
+        """Returns the manifest's entries for a training that starts from this model."""
         return {PAST: sorted(self.all_names), WHOLE: self.whole}
 
     def has_been(self, other: Ancestry) -> bool:
-        """Return whether `other` is this model, an earlier step of it, or one it started from."""
+        """Returns whether `other` is this model, an earlier step of it, or one it started from."""
         return not other.names.isdisjoint(self.all_names)
 
 
@@ -153,7 +153,7 @@ RANDOM_WEIGHTS = Ancestry(frozenset(), whole=True)
 
 
 def ancestry_of(field: str, path: str) -> Ancestry:
-    """Return the ancestry of the model at `path`.
+    """Returns the ancestry of the model at `path`.
 
     Args:
         field: the config field of `path`, for error messages.
@@ -180,7 +180,7 @@ def ancestry_of(field: str, path: str) -> Ancestry:
 
 
 def _ancestry_of_part(trained: Checkpoint, part: str) -> Ancestry:
-    """Return the ancestry of the model in `hf` or an export of a finished training's folder."""
+    """Returns the ancestry of the model in `hf` or an export of a finished training's folder."""
     artifact = trained.artifact
     start = artifact.inputs.get("model")
     past_names, whole = (
@@ -205,12 +205,12 @@ def _ancestry_of_part(trained: Checkpoint, part: str) -> Ancestry:
 
 
 def _file_digests_of_part(trained: Checkpoint, part: str) -> dict[str, str]:
-    """Return the digests of the files of one part by name."""
+    """Returns the digests of the files of one part by name."""
     files, prefix = trained.artifact.files.items(), f"{part}/"
     return {name.removeprefix(prefix): d for name, d in files if name.startswith(prefix)}
 
 
 def _names_from_digests(digest_by_file: Mapping[str, str]) -> frozenset[str]:
-    """Return the names of a folder: the hash of all its files, and of each weights file."""
+    """Returns the names of a folder: the hash of all its files, and of each weights file."""
     weights = (digest for name, digest in digest_by_file.items() if name.endswith(WEIGHTS))
     return frozenset({combined_digest(digest_by_file), *weights} if digest_by_file else ())

@@ -21,7 +21,7 @@ RETAIN_FIELD = "training.retain_folder"
 
 
 def input_digests(config: TrainingConfig) -> dict[str, str]:
-    """Return the digests of the retained text, the reinforced model and the answers."""
+    """Returns the digests of the retained text, the reinforced model and the answers."""
     digests = {}
     if config.retain_folder is not None:
         digests["retained"] = open_corpus(config.retain_folder).artifact.digest
@@ -33,7 +33,7 @@ def input_digests(config: TrainingConfig) -> dict[str, str]:
 
 
 def check_retained_tokenizer(config: TrainingConfig, corpus: PackedCorpus) -> None:
-    """Raise a ConfigError if the retained text and the corpus have different tokenizers."""
+    """Raises a ConfigError if the retained text and the corpus have different tokenizers."""
     if config.retain_folder is not None:
         same = open_corpus(config.retain_folder).tokenizer.digest == corpus.tokenizer.digest
         remedy = "it has another tokenizer: pack it with the corpus's (tokenizer.path)."
@@ -43,7 +43,7 @@ def check_retained_tokenizer(config: TrainingConfig, corpus: PackedCorpus) -> No
 def open_retained(
     config: TrainingConfig, forgotten: SequenceOrder, engine: Any, world: World
 ) -> RetainedText | None:
-    """Return the retained text, of which each step reads as many sequences as of the corpus.
+    """Returns the retained text, of which each step reads as many sequences as of the corpus.
 
     Raises:
         ConfigError: its sequences are longer than the model's context, or the model does not
@@ -68,18 +68,18 @@ def open_retained(
 
 
 def _retained_order(sequences: int, forgotten: SequenceOrder) -> SequenceOrder:
-    """Return the order of the retained text, repeated for as many steps as the forget set has."""
+    """Returns the order of the retained text, repeated for as many steps as the forget set has."""
     one_epoch = SequenceOrder(sequences, forgotten.batch, forgotten.seed)
     return replace(one_epoch, epochs=-(-forgotten.steps // one_epoch.steps))
 
 
 def count_retained_tokens(retained: RetainedText, steps: int) -> int:
-    """Return the number of tokens of retained text that the first `steps` steps read."""
+    """Returns the number of tokens of retained text that the first `steps` steps read."""
     return retained.order.count_sequences_seen(steps) * len(retained.sequences[0]["input_ids"])
 
 
 def planned_retained_tokens(config: TrainingConfig, forgotten: SequenceOrder) -> int:
-    """Return the number of tokens of retained text that the whole training will read."""
+    """Returns the number of tokens of retained text that the whole training will read."""
     if config.retain_folder is None:
         return 0
     corpus = open_corpus(config.retain_folder)

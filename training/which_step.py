@@ -68,7 +68,7 @@ class WhichStepStage(Ranged):
 
 
 def format_step_table(stage: WhichStepStage) -> str:
-    """Return a table of the examples' copies: position, step, and tokens seen by then.
+    """Returns a table of the examples' copies: position, step, and tokens seen by then.
 
     Raises:
         ArtifactError: a folder is missing, unfinished or damaged.
@@ -86,7 +86,7 @@ def format_step_table(stage: WhichStepStage) -> str:
 
 
 def _rows_of_examples(stage: WhichStepStage) -> tuple[pd.DataFrame, set[str], int]:
-    """Return the examples' rows, their names, and the step whose batch is not full, or 0."""
+    """Returns the examples' rows, their names, and the step whose batch is not full, or 0."""
     folder = stage.corpus_folder
     if stage.model_folder is not None:
         model = open_trained("model_folder", stage.model_folder)
@@ -105,7 +105,7 @@ def _rows_of_examples(stage: WhichStepStage) -> tuple[pd.DataFrame, set[str], in
 
 
 def _recorded_steps(model: Checkpoint) -> pd.DataFrame:
-    """Return the training's record, with the stored models before and after each step."""
+    """Returns the training's record, with the stored models before and after each step."""
     rows, steps = model.exposures, [*model.exports, model.artifact.counts["steps"]]
     tokens = model.metrics.set_index("step")["tokens"]
     names = ["(start)", *(f"{EXPORTS}/{path.name}" for path in model.exports.values()), HF]
@@ -120,7 +120,7 @@ def _recorded_steps(model: Checkpoint) -> pd.DataFrame:
 def _steps_by_given_order(
     corpus: ContaminatedFolder, stage: WhichStepStage
 ) -> tuple[pd.DataFrame, int]:
-    """Return a row per step that sees a copy, and the step whose batch is not full, or 0."""
+    """Returns a row per step that sees a copy, and the step whose batch is not full, or 0."""
     import pandas as pd
 
     counts = corpus.artifact.counts
@@ -135,7 +135,7 @@ def _steps_by_given_order(
 
 
 def _read_order(order_option: str, sequences: int) -> Any:
-    """Return the numbers of the sequences in training order; PADDING for none."""
+    """Returns the numbers of the sequences in training order; PADDING for none."""
     if order_option == "corpus":
         return np.arange(sequences)
     try:

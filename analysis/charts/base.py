@@ -57,7 +57,7 @@ def chart_style() -> AbstractContextManager[None]:
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write `<name>.png` and `<name>.svg`, the same bytes every time."""
+    """Writes `<name>.png` and `<name>.svg`, the same bytes every time."""
     folder.mkdir(parents=True, exist_ok=True)
     png, svg = folder / f"{name}.png", folder / f"{name}.svg"
     with chart_style():

@@ -61,13 +61,13 @@ class DrawnChart:
     figure: Figure
 
     def save(self, folder: Path) -> SavedChart:
-        """Write its PNG and SVG."""
+        """Writes its PNG and SVG."""
         paths = save_figure(self.figure, folder, self.name)
         return SavedChart(paths, self.condition, self.title, self.caption)
 
 
 def save_charts(findings: Findings, folder: Path) -> list[SavedChart]:
-    """Draw and write every chart, the conditions side by side on this machine's cores."""
+    """Draws and writes every chart, the conditions side by side on this machine's cores."""
     by_condition = [*map(findings.restrict_to_condition, findings.rows_by_condition)]
     over_conditions = [chart.save(folder) for chart in charts_over_conditions(findings)]
     workers = min(len(os.sched_getaffinity(0)), len(by_condition))

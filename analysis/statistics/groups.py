@@ -79,7 +79,7 @@ def _iter_groups(examples: pd.DataFrame) -> Iterator[ComparedGroup]:
 
 
 def occurrences_sort_key(occurrences: str) -> float:
-    """Sort key of the column `occurrences`: by number, `any` last."""
+    """Sorts key of the column `occurrences`: by number, `any` last."""
     return float("inf") if occurrences == ANY else float(occurrences)
 
 

@@ -262,7 +262,7 @@ def _with_means_over_benchmarks(
     wanted: Sequence[Metric],
     draws: int,
 ) -> Estimates:
-    """Add "all": a mean over some of the benchmarks would mislead at a glance.
+    """Adds "all": a mean over some of the benchmarks would mislead at a glance.
 
     It has no number where some benchmark is `short` of members or non-members, and no row where
     only a number of occurrences, or the blind baseline, is missing in one.

@@ -126,7 +126,7 @@ def _occurrences_history(run: Any) -> Iterable[Mapping[str, Any]]:
 
 
 def write_wandb_report(stage: WandbReport) -> Artifact:
-    """Pull the results and write their report, or reuse it where it is finished."""
+    """Pulls the results and writes their report, or reuses it where it is finished."""
     results = read_results(stage)
     digest = hashlib.sha256(results.to_csv(index=False).encode()).hexdigest()
     name = f"wandb-{stage.experiment or stage.project or 'local'}"

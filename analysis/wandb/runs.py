@@ -45,7 +45,7 @@ ANALYSE = "analyse"
 
 
 def mirror_to_wandb(stage: AnalysisStage, cells: Sequence[Cell], report: Report) -> None:
-    """Log each cell's results and attach its tables and charts; the report is finished by then.
+    """Logs each cell's results and attaches its tables and charts; the report is finished by then.
 
     A mirror that fails (no network, no login) is a warning: the report is the record.
     """

@@ -31,7 +31,7 @@ class WandbViewConfig:
 
 
 def save_view(config: WandbViewConfig) -> str:
-    """Make the view in the project; its address.
+    """Makes the view in the project; its address.
 
     Raises:
         ConfigError: nobody is logged in, or there is no such project.

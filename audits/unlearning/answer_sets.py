@@ -88,7 +88,7 @@ class AnswerSet:
 
 
 def corpus_answer_set(asked: QuestionSet) -> AnswerSet:
-    """Return a corpus's own questions; the wrong answers are the other options."""
+    """Returns a corpus's own questions; the wrong answers are the other options."""
     questions = [
         AnsweredQuestion(
             question.example_id,
@@ -105,7 +105,7 @@ def corpus_answer_set(asked: QuestionSet) -> AnswerSet:
 
 
 def read_answer_set(field: str, path: str) -> AnswerSet:
-    """Read a file of questions with answers.
+    """Reads a file of questions with answers.
 
     Raises:
         DataError: a row lacks a question or an answer, or an answer is no text.
@@ -134,7 +134,7 @@ def read_answer_set(field: str, path: str) -> AnswerSet:
 
 
 def read_utility_set(name: str, path: str) -> AnswerSet:
-    """Read a file of questions about other things.
+    """Reads a file of questions about other things.
 
     Raises:
         DataError: a question has no wrong answer, or see `read_answer_set`.
@@ -151,7 +151,7 @@ def read_utility_set(name: str, path: str) -> AnswerSet:
 
 
 def _texts_of(row: Row, name: str, field: str) -> list[str]:
-    """Return a row's texts in a column, stripped; none where it lacks the column."""
+    """Returns a row's texts in a column, stripped; none where it lacks the column."""
     value = row.value.get(name)
     values = [] if value is None else [value] if isinstance(value, str) else [*value]
     if not all(isinstance(text, str) and text.strip() for text in values):
@@ -186,7 +186,7 @@ class AnswerStats:
 def read_answers(
     stage: AuditStage, model: AuditedModel, questions: Sequence[AnsweredQuestion]
 ) -> list[AnswerStats]:
-    """Return what a model finds of each question's answers.
+    """Returns what a model finds of each question's answers.
 
     Raises:
         DataError: a question with an answer is longer than the model's context.
@@ -223,7 +223,7 @@ def read_answers(
 def _answer_stats(
     question: AnsweredQuestion, start: int, pairs: Sequence[tuple[Sequence[int], Any]]
 ) -> AnswerStats:
-    """Return the statistics of a question's answers, whose tokens are those from `start` on."""
+    """Returns the statistics of a question's answers, whose tokens are those from `start` on."""
     means = np.array([stats.logprob[start - 1 :].astype(np.float64).mean() for _, stats in pairs])
     ids, stats = pairs[0]
     n_right = 1 if question.paraphrase is None else 2

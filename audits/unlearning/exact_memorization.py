@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 
 def exact_memorization(is_greedy: NDArray[np.bool_]) -> float:
-    """Return EM of a text.
+    """Returns EM of a text.
 
     Args:
         is_greedy: whether each token is the most probable one, shape (|y|,).

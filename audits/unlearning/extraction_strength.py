@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 
 def extraction_strength(is_greedy: NDArray[np.bool_]) -> float:
-    """Return ES of a text.
+    """Returns ES of a text.
 
     Greedy decoding writes y_≥k if each of its tokens is the most probable one after the true tokens
     before it, so that one forward pass is enough.

@@ -14,7 +14,7 @@ from contamination.core.statistics.bootstrap import Scores
 
 
 def forget_quality(unlearned: Scores, retrained: Scores) -> float:
-    """Return the p-value; NaN with fewer than 2 truth ratios on a side.
+    """Returns the p-value; NaN with fewer than 2 truth ratios on a side.
 
     Args:
         unlearned: the truth ratios by the unlearned model.

@@ -55,7 +55,7 @@ class AuditedModels:
     clean: AuditedModel | None
 
     def __iter__(self) -> Iterator[AuditedModel]:
-        """Iterate over all models in the order of the tables."""
+        """Iterates over all models in the order of the tables."""
         yield from (self.original, *self.unlearned, *([self.clean] if self.clean else []))
 
 

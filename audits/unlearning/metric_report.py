@@ -63,7 +63,7 @@ def render_metrics(rows: pd.DataFrame) -> Table:
 def over_unlearning_warnings(
     rows: pd.DataFrame, unlearned: Sequence[str], clean: str | None
 ) -> Iterator[str]:
-    """Warn about models that went past the clean twin."""
+    """Warns about models that went past the clean twin."""
     by_model = rows.set_index("model")
     for name in unlearned:
         signs = []

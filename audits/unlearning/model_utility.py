@@ -20,7 +20,7 @@ from contamination.core.statistics.bootstrap import Scores
 
 
 def answer_probability(right: float, wrong: Scores, *, multiple_choice: bool) -> float:
-    """Return the probability of a right answer per token, or its share among all answers.
+    """Returns the probability of a right answer per token, or its share among all answers.
 
     Args:
         right: the mean log-probability per token of the right answer, in nats.
@@ -32,7 +32,7 @@ def answer_probability(right: float, wrong: Scores, *, multiple_choice: bool) ->
 
 
 def model_utility(values: Sequence[float]) -> float:
-    """Return the harmonic mean; 0 if a value is 0, NaN if there is none or one is unknown."""
+    """Returns the harmonic mean; 0 if a value is 0, NaN if there is none or one is unknown."""
     if not values or np.isnan(values).any():
         return float("nan")
     return 0.0 if min(values) <= 0 else len(values) / sum(1 / value for value in values)

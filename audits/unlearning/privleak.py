@@ -24,7 +24,7 @@ LEAST = 1e-10
 
 
 def privleak(unlearned: float, retrained: float = CHANCE) -> float:
-    """Return PrivLeak in percent.
+    """Returns PrivLeak in percent.
 
     Args:
         unlearned: the AUROC of members against non-members by the unlearned model.

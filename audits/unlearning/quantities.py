@@ -222,7 +222,7 @@ class QuestionFile:
 
 
 def read_question_file(path: str, field: str = FIELD) -> QuestionFile:
-    """Read a file of rows with `question`, `answer`, and perhaps `id`, `label` and `benchmark`.
+    """Reads a file of rows with `question`, `answer`, and perhaps `id`, `label` and `benchmark`.
 
     Args:
         path: the file.

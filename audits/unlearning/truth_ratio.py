@@ -19,7 +19,7 @@ from contamination.core.statistics.bootstrap import Scores
 
 
 def truth_ratio(right: float, wrong: Scores) -> float:
-    """Return R of a question; NaN without a wrong answer.
+    """Returns R of a question; NaN without a wrong answer.
 
     Args:
         right: the mean log-probability per token of the right answer, in nats.
@@ -29,13 +29,13 @@ def truth_ratio(right: float, wrong: Scores) -> float:
 
 
 def mean_closeness_to_1(ratios: Scores) -> float:
-    """Return the mean of min(R, 1/R), for texts to be forgotten; NaN without a ratio."""
+    """Returns the mean of min(R, 1/R), for texts to be forgotten; NaN without a ratio."""
     known = ratios[~np.isnan(ratios)]
     with np.errstate(divide="ignore"):
         return float(np.minimum(known, 1 / known).mean()) if len(known) else float("nan")
 
 
 def mean_preference_for_truth(ratios: Scores) -> float:
-    """Return the mean of max(0, 1 − R), for other texts; NaN without a ratio."""
+    """Returns the mean of max(0, 1 − R), for other texts; NaN without a ratio."""
     known = ratios[~np.isnan(ratios)]
     return float(np.maximum(0, 1 - known).mean()) if len(known) else float("nan")

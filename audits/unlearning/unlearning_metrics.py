@@ -55,7 +55,7 @@ TOKEN_METRICS: Mapping[str, Callable[[NDArray[np.bool_]], float]] = {
 def token_quantities(
     stage: AuditStage, models: AuditedModels, texts: Texts, chunks: pd.DataFrame
 ) -> list[Quantity]:
-    """Return extraction strength and exact memorization of the chunks.
+    """Returns extraction strength and exact memorization of the chunks.
 
     The list is empty if a model is behind a server that does not name the most probable token.
     """
@@ -73,7 +73,7 @@ def token_quantities(
 def _iter_greedy_masks(
     stage: AuditStage, model: AuditedModel, texts: Texts
 ) -> Iterator[NDArray[np.bool_]]:
-    """Yield whether each token of a text but the first is the most probable one."""
+    """Yields whether each token of a text but the first is the most probable one."""
     models = {"target": model.source}
     collector = Collector(Path(stage.runs), models, texts, stage.detection)
     stats_by_text = collector.collect([ORIGINAL])[ORIGINAL]
@@ -105,7 +105,7 @@ def metric_table(
     sets: AnswerSets,
     answers: Sequence[Quantity],
 ) -> pd.DataFrame:
-    """Return a row of metrics per model.
+    """Returns a row of metrics per model.
 
     Args:
         stage: the stage.
@@ -139,7 +139,7 @@ def metric_table(
 
 
 def _mean_to_forget(quantity: Quantity, model: str) -> Estimate | None:
-    """Return the mean over the members, or over all units if none has a label."""
+    """Returns the mean over the members, or over all units if none has a label."""
     members = quantity.units.sides[True]
     mask = members if members.any() else np.ones(len(members), bool)
     return quantity.units.mean_in_mask(quantity.values[model], mask, "members")
@@ -158,7 +158,7 @@ def _privleak(score: Quantity, model: str, clean: str | None) -> Estimate:
 
 
 def _truth_ratios(stage: AuditStage, models: AuditedModels, forget: AnswerSet) -> dict[str, Scores]:
-    """Return the truth ratios of the questions to be forgotten by model; none without any."""
+    """Returns the truth ratios of the questions to be forgotten by model; none without any."""
     questions = [q for q in forget.questions if q.member is not False and q.wrong]
     if not questions:
         return {}
@@ -171,7 +171,7 @@ def _truth_ratios(stage: AuditStage, models: AuditedModels, forget: AnswerSet) -
 def _utilities(
     stage: AuditStage, models: AuditedModels, sets: AnswerSets, answers: Sequence[Quantity]
 ) -> dict[str, float]:
-    """Return the models' utility: on the given sets, or else on the non-members' questions."""
+    """Returns the models' utility: on the given sets, or else on the non-members' questions."""
     values: dict[str, list[float]] = {model.name: [] for model in models}
     for _, (questions, recalls) in _iter_utility_sets(stage, models, sets, answers):
         multiple_choice = AnswerSet(questions).is_multiple_choice
@@ -183,7 +183,7 @@ def _utilities(
 
 
 def _utility_parts(stats: Sequence[AnswerStats], *, multiple_choice: bool) -> tuple[float, float]:
-    """Return the mean probability of the right answers, and the mean preference for the truth."""
+    """Returns the mean probability of the right answers, and the mean preference for the truth."""
     probabilities = [
         answer_probability(one.answer, one.wrong, multiple_choice=multiple_choice) for one in stats
     ]
@@ -197,7 +197,7 @@ Recalls = Mapping[str, Scores]
 def _iter_utility_sets(
     stage: AuditStage, models: AuditedModels, sets: AnswerSets, answers: Sequence[Quantity]
 ) -> Iterator[tuple[str, tuple[Sequence[AnsweredQuestion], Recalls]]]:
-    """Yield each set's name, questions, and ROUGE-L recalls by model."""
+    """Yields each set's name, questions, and ROUGE-L recalls by model."""
     for name, answer_set in sets.utility.items():
         assert answer_set.file is not None, "it was read from a file"
         recalls = answer_recall_quantity(stage, models, answer_set.file, stage.seed)

@@ -143,7 +143,7 @@ class Table:
 
 
 def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Path]:
-    """Write each table as `<name>.md`, `<name>.tex` and `<name>.csv`, and return the paths.
+    """Writes each table as `<name>.md`, `<name>.tex` and `<name>.csv`, and returns the paths.
 
     Args:
         folder: created if it does not exist.

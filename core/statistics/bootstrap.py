@@ -122,7 +122,7 @@ def _draw_arrivals(
 
 
 def draw_resample(n_members: int, n_nonmembers: int, n_draws: int, seed: int) -> Resample:
-    """Resample members and non-members separately, each to its original size."""
+    """Resamples members and non-members separately, each to its original size."""
     return Resample(
         draw_counts(n_members, n_draws, derive_seed(seed, "members")),
         draw_counts(n_nonmembers, n_draws, derive_seed(seed, "nonmembers")),

@@ -11,7 +11,7 @@ class Rewording(Protocol):
     """Creates other versions of texts; a frozen dataclass of hyperparameters."""
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
-        """Return a new version of each text, in the given order.
+        """Returns a new version of each text, in the given order.
 
         Args:
             texts: the texts. Pass all at once, since each call may load a model.
@@ -23,5 +23,5 @@ class Rewording(Protocol):
 
 
 def share_of_at_least_one(share: float, n: int) -> int:
-    """Return ⌊share·n⌋, but at least 1; a small term corrects rounding (0.29·100 = 28.999…)."""
+    """Returns ⌊share·n⌋, but at least 1; a small term corrects rounding (0.29·100 = 28.999…)."""
     return max(1, floor(share * n + 1e-9))

@@ -38,7 +38,7 @@ class MaskFiller:
     def draw_words(
         self, windows: Sequence[Window], blanks: Sequence[Blank], batch_tokens: int
     ) -> list[str]:
-        """Return a word for each blank, which differs from the word that it replaces."""
+        """Returns a word for each blank, which differs from the word that it replaces."""
         word_by_blank: dict[int, str] = {}
         with progress_bar(total=len(windows), desc="rewording", unit="window") as bar:
             for batch in self._iter_batches_longest_first(windows, batch_tokens):
@@ -63,7 +63,7 @@ class MaskFiller:
     def _answers_halving_batches(
         self, batch: list[Window], blanks: Sequence[Blank]
     ) -> list[FilledBlanks]:
-        """Return the answers of a batch, computed in two halves if memory runs out."""
+        """Returns the answers of a batch, computed in two halves if memory runs out."""
         try:
             return self._draw_answers(batch, blanks)
         except torch.cuda.OutOfMemoryError as error:
@@ -79,7 +79,7 @@ class MaskFiller:
         )
 
     def _draw_answers(self, batch: Sequence[Window], blanks: Sequence[Blank]) -> list[FilledBlanks]:
-        """Return the filled blanks of each window."""
+        """Returns the filled blanks of each window."""
         numbers = [number for window in batch for number, _ in window.blanks]
         logits, ids = self._top_logits_and_ids(batch, [blanks[n].word for n in numbers])
         rows = zip(numbers, logits, ids, strict=True)
@@ -95,7 +95,7 @@ class MaskFiller:
     def _top_logits_and_ids(
         self, batch: Sequence[Window], originals: Sequence[str]
     ) -> tuple[Any, Any]:
-        """Return the highest logits and their ids, (N, candidates + EXTRA_LOGITS), descending."""
+        """Returns the highest logits and their ids, (N, candidates + EXTRA_LOGITS), descending."""
         logits_NV = self._blank_logits(batch)
         if not bool((torch.isfinite(logits_NV) | self.not_a_word).all()):
             raise ConfigError(
@@ -111,7 +111,7 @@ class MaskFiller:
         return top.values.double().cpu().numpy(), top.indices.cpu().numpy()
 
     def _blank_logits(self, batch: Sequence[Window]) -> Tensor:
-        """Return the float32 logits of only the blanks, shape (N, V), to save memory."""
+        """Returns the float32 logits of only the blanks, shape (N, V), to save memory."""
         shape = (len(batch), max(len(window.ids) for window in batch))
         ids_BT = torch.full(shape, self.pad)
         real_BT = torch.zeros(shape, dtype=torch.long)

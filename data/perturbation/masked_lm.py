@@ -40,7 +40,7 @@ NUMBER = re.compile(r"\d+")
 
 
 def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
-    """Return the fast tokenizer and the float32 masked language model, in evaluation mode.
+    """Returns the fast tokenizer and the float32 masked language model, in evaluation mode.
 
     Raises:
         ConfigError: there is no such model, it has no masked-language head, or its tokenizer is
@@ -65,14 +65,14 @@ def open_masked_model(path: str, device: str) -> tuple[Any, Any]:
 
 
 def special_tokens_around(tokenizer: Any) -> TokensAround:
-    """Return the ids that the model expects before and after a text, such as [CLS] and [SEP]."""
+    """Returns the ids that the model expects before and after a text, such as [CLS] and [SEP]."""
     ids = tokenizer(tokenizer.mask_token)["input_ids"]
     at, special = ids.index(tokenizer.mask_token_id), set(tokenizer.all_special_ids)
     return [i for i in ids[:at] if i in special], [i for i in ids[at + 1 :] if i in special]
 
 
 def max_input_tokens(tokenizer: Any, model: Any) -> int:
-    """Return the maximum number of tokens in one input of the model."""
+    """Returns the maximum number of tokens in one input of the model."""
     limits = [int(tokenizer.model_max_length)]
     positions = getattr(model.config, "max_position_embeddings", None)
     if positions:
@@ -86,7 +86,7 @@ def max_input_tokens(tokenizer: Any, model: Any) -> int:
 
 
 def _unexpected_layer_weights(model: Any, loaded: Mapping[str, Any]) -> list[str]:
-    """Return the unexpected weights that belong to additional layers, by their names.
+    """Returns the unexpected weights that belong to additional layers, by their names.
 
     Other unexpected weights, such as a pooler or a next-sentence head, are common and harmless.
     """
@@ -150,7 +150,7 @@ class MaskedLM(Ranged, node="masked_lm"):
         resolve_model_path(FIELD, self.path)  # to report a missing folder before any work
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
-        """Return each text with some of its words replaced."""
+        """Returns each text with some of its words replaced."""
         pairs = zip(texts, keys, strict=True)
         blanks_by_text = [
             choose_blanks(text, self.share, derive_seed(seed, "masked_lm", key))

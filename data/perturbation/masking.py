@@ -40,7 +40,7 @@ class Window:
 
 
 def choose_blanks(text: str, share: float, seed: int) -> list[Blank]:
-    """Return ⌊share·words⌋ random words of the text as blanks, in order; at least one, if any."""
+    """Returns ⌊share·words⌋ random words of the text as blanks, in order; at least one, if any."""
     words = list(WORD.finditer(text))
     if not words:
         return []
@@ -51,7 +51,7 @@ def choose_blanks(text: str, share: float, seed: int) -> list[Blank]:
 
 
 def fill_blanks(text: str, blanks: Sequence[Blank], words: Sequence[str]) -> str:
-    """Return the text with its blanks replaced by `words`."""
+    """Returns the text with its blanks replaced by `words`."""
     parts, position = [], 0
     for blank, word in zip(blanks, words, strict=True):
         parts += [text[position : blank.start], word]
@@ -62,7 +62,7 @@ def fill_blanks(text: str, blanks: Sequence[Blank], words: Sequence[str]) -> str
 def mask_blanks(
     ids: Sequence[int], offsets: Sequence[tuple[int, int]], blanks: Sequence[Blank], mask_id: int
 ) -> tuple[list[int], list[int]]:
-    """Replace the tokens of each blank by one mask; return the tokens and the masks' indices.
+    """Replaces the tokens of each blank by one mask; returns the tokens and the masks' indices.
 
     Args:
         ids: the text's tokens, without special tokens.
@@ -90,7 +90,7 @@ def iter_windows(
     width: int,
     around: TokensAround,
 ) -> Iterator[Window]:
-    """Yield windows of at most `width` tokens, special ones included; each blank is in one window.
+    """Yields windows of at most `width` tokens, special ones included; each blank is in one window.
 
     A text that is too long is divided into strides of half a window, with a quarter of a window as
     context on each side.
@@ -144,7 +144,7 @@ class Vocabulary:
                 self.same[self.fold_word(word)].append(i)
 
     def fold_word(self, word: str) -> str:
-        """Return the common form of a word's spellings, in lower case."""
+        """Returns the common form of a word's spellings, in lower case."""
         return self._normalize(word).casefold()
 
     def _normalize(self, text: str) -> str:
@@ -154,7 +154,7 @@ class Vocabulary:
         return normalized.strip(" ▁")  # SentencePiece models add one before the text
 
     def check_has_words(self, path: str) -> None:
-        """Raise a ConfigError unless there are at least two words."""
+        """Raises a ConfigError unless there are at least two words."""
         remedy = (
             f"its tokenizer has {len(self.same)} tokens that are whole words, but a replacement "
             "needs at least 2. Choose another masked model."
@@ -162,7 +162,7 @@ class Vocabulary:
         require(len(self.same) >= 2, "masked_lm.path", path, remedy)
 
     def word_in_original_case(self, token: int, original: str) -> str:
-        """Return the token's word, with the original's capitals if the model ignores case."""
+        """Returns the token's word, with the original's capitals if the model ignores case."""
         word = self.words[token]
         if self.folds_case and len(original) > 1 and original.isupper():
             return word.upper()
@@ -172,7 +172,7 @@ class Vocabulary:
 
 
 def draw_token(logits: Floats, ids: Ids, n_candidates: int, seed: int) -> tuple[int, bool]:
-    """Draw one of the `n_candidates` most likely tokens with the model's probabilities.
+    """Draws one of the `n_candidates` most likely tokens with the model's probabilities.
 
     The maximum of logit + Gumbel noise is such a draw. The noise depends on the token, not on its
     rank, so the draw does not change if two close logits swap ranks.
@@ -198,7 +198,7 @@ def draw_token(logits: Floats, ids: Ids, n_candidates: int, seed: int) -> tuple[
 
 
 def _gumbel_noise(ids: Ids, seed: int) -> Floats:
-    """Return standard Gumbel noise for each id, from splitmix64 (Steele et al. 2014)."""
+    """Returns standard Gumbel noise for each id, from splitmix64 (Steele et al. 2014)."""
     with np.errstate(over="ignore"):
         z = np.uint64(seed) + (ids.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -28,7 +28,7 @@ class Swap(Ranged, node="swap"):
     """Swaps per word of the text, above 0 and at most 1; the paper's default."""
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
-        """Return each text with some of its words swapped."""
+        """Returns each text with some of its words swapped."""
         pairs = zip(texts, keys, strict=True)
         return [self._swap_words(text, derive_seed(seed, "swap", key)) for text, key in pairs]
 
@@ -59,7 +59,7 @@ class Delete(Ranged, node="delete"):
     """The share of the words to delete, above 0 and at most 1; EDA's default probability."""
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
-        """Return each text without some of its words."""
+        """Returns each text without some of its words."""
         pairs = zip(texts, keys, strict=True)
         return [self._delete_words(text, derive_seed(seed, "delete", key)) for text, key in pairs]
 
@@ -81,7 +81,7 @@ class Delete(Ranged, node="delete"):
 
 
 def _strongest_gap(gaps: Sequence[str]) -> str:
-    """Return the gap with the most line breaks, so that lines stay separate."""
+    """Returns the gap with the most line breaks, so that lines stay separate."""
     return max(gaps, key=lambda gap: gap.count("\n"))
 
 
@@ -93,7 +93,7 @@ class Lowercase:
     """
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
-        """Return each text in lower case."""
+        """Returns each text in lower case."""
         return [text.lower() for text in texts]
 
 
@@ -102,5 +102,5 @@ class Exact:
     """Does not change the texts."""
 
     def reword(self, texts: Sequence[str], keys: Sequence[object], seed: int) -> list[str]:
-        """Return the texts."""
+        """Returns the texts."""
         return list(texts)

@@ -23,11 +23,11 @@ class Corpus(Protocol):
     """A source of documents, which always have the same order."""
 
     def documents(self) -> Iterator[Document]:
-        """Yield the documents."""
+        """Yields the documents."""
         ...
 
     def fingerprint(self) -> str:
-        """Return a digest of the documents' files, which changes with their content."""
+        """Returns a digest of the documents' files, which changes with their content."""
         ...
 
     @property
@@ -50,11 +50,11 @@ class CorpusByFile(Corpus, Protocol):
         ...
 
     def subsets_in(self, shard: Shard) -> Collection[str]:
-        """Return the subsets of `weights` that may have documents in the file."""
+        """Returns the subsets of `weights` that may have documents in the file."""
         ...
 
     def documents_in(self, shard: Shard) -> Iterator[Document]:
-        """Yield a file's documents; with `weights`, only those of its subsets."""
+        """Yields a file's documents; with `weights`, only those of its subsets."""
         ...
 
 
@@ -62,5 +62,5 @@ class RowSource(Protocol):
     """A source of a benchmark's raw rows, which always have the same order."""
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Yield the rows; the tally decides what happens with rows that can't be used."""
+        """Yields the rows; the tally decides what happens with rows that can't be used."""
         ...

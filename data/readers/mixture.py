@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 def check_weights(weights: Mapping[str, float]) -> None:
-    """Check the weights of a mixture.
+    """Checks the weights of a mixture.
 
     Raises:
         ConfigError: a weight is not a finite number above 0.
@@ -28,7 +28,7 @@ def check_weights(weights: Mapping[str, float]) -> None:
 def interleave_by_weight(
     streams: Mapping[str, Iterator[Document]], weights: Mapping[str, float]
 ) -> Iterator[Document]:
-    """Yield documents so that the shares of characters in every prefix are about the weights.
+    """Yields documents so that the shares of characters in every prefix are about the weights.
 
     The next document is always of the subset that is furthest behind (fewest characters divided by
     weight), so a subset is off by at most one document. The order is not random, so the documents
@@ -54,7 +54,7 @@ def interleave_by_weight(
 
 
 def no_documents_error(subset: str) -> DataError:
-    """Return the error for a weighted subset without documents."""
+    """Returns the error for a weighted subset without documents."""
     return DataError(
         f"corpus.weights names the subset {subset!r}, which has no documents: fix the name, or "
         "leave it out of corpus.weights."
@@ -62,7 +62,7 @@ def no_documents_error(subset: str) -> DataError:
 
 
 def warn_of_used_up_subset(subset: str, characters: int) -> None:
-    """Warn that all documents of a subset are used."""
+    """Warns that all documents of a subset are used."""
     log.warning(
         "corpus: the subset %s is used up after %s characters; the others continue, so the shares "
         "differ from corpus.weights",

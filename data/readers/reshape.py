@@ -22,7 +22,7 @@ class Chain:
     sources: Sequence[RowSource]
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Yield the rows."""
+        """Yields the rows."""
         for source in self.sources:
             yield from source.rows(tally)
 
@@ -44,7 +44,7 @@ class Extract:
             ) from error
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Yield the rows, with the groups as additional columns."""
+        """Yields the rows, with the groups as additional columns."""
         pattern = re.compile(self.pattern, re.DOTALL)
         for row in self.source.rows(tally):
             value = value_at(row, self.field, tally)
@@ -68,7 +68,7 @@ class MultipleChoice:
     one."""
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Yield the rows, with `options` and `answer`."""
+        """Yields the rows, with `options` and `answer`."""
         for row in self.source.rows(tally):
             choices = _find_list_of_texts(row, self.choices, tally)
             key = None if choices is None else value_at(row, self.gold, tally)
@@ -93,7 +93,7 @@ class Alternatives:
     """The field path of the list of wrong answers."""
 
     def rows(self, tally: Tally) -> Iterator[Row]:
-        """Yield the rows, with `options`."""
+        """Yields the rows, with `options`."""
         for row in self.source.rows(tally):
             right_answers = _find_list_of_texts(row, self.right, tally)
             if right_answers is None:
@@ -105,7 +105,7 @@ class Alternatives:
 
 
 def with_letters(choices: Sequence[str]) -> list[str]:
-    """Return the choices as "A. …"; existing letters ("(A)…", "A) …") are replaced."""
+    """Returns the choices as "A. …"; existing letters ("(A)…", "A) …") are replaced."""
     pairs = list(zip(ascii_uppercase, (str(c).strip() for c in choices), strict=False))
     without_letters = [re.sub(rf"^\(?{letter}[).:]\s*", "", choice) for letter, choice in pairs]
     have_letters = all(b != choice for b, (_, choice) in zip(without_letters, pairs, strict=True))
@@ -116,7 +116,7 @@ def with_letters(choices: Sequence[str]) -> list[str]:
 
 
 def _find_list_of_texts(row: Row, path: str, tally: Tally) -> Sequence[Any] | None:
-    """Return the list of texts at a path, or None if there is none, which the tally counts."""
+    """Returns the list of texts at a path, or None if there is none, which the tally counts."""
     texts = value_at(row, path, tally)
     if texts is None:
         return None

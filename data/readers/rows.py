@@ -32,7 +32,7 @@ class Tally:
     """
 
     def __init__(self, on_error: str, option: str) -> None:
-        """Create a tally.
+        """Creates a tally.
 
         Args:
             on_error: `stop` (raise an error) or `skip` (count).
@@ -61,7 +61,7 @@ class Tally:
 
 
 def describe_skipped(skipped: Mapping[str, int]) -> str:
-    """Return a description of what was left out, or "" if nothing was."""
+    """Returns a description of what was left out, or "" if nothing was."""
     counts = ", ".join(f"{n} × {reason}" for reason, n in skipped.items())
     return f"skipped {counts}" if skipped else ""
 
@@ -136,7 +136,7 @@ class ReadOptions:
         return MAX_LINE_BYTES if self.line_bytes is None else self.line_bytes
 
     def decode(self, raw: bytes, where: str) -> str | None:
-        """Return the decoded text, or None if it is not UTF-8, which the tally counts."""
+        """Returns the decoded text, or None if it is not UTF-8, which the tally counts."""
         try:
             return raw.removeprefix(b"\xef\xbb\xbf").decode(errors=self.encoding_errors)
         except UnicodeDecodeError as error:
@@ -144,7 +144,7 @@ class ReadOptions:
             return None
 
     def decode_line(self, raw: bytes | None, where: str) -> str | None:
-        """Return the decoded line, or None; `raw` is None if the line was too long."""
+        """Returns the decoded line, or None; `raw` is None if the line was too long."""
         if raw is None:
             limit = self.max_line_bytes
             size = f"{self.limit}={limit}" if self.limit else f"{limit:,}"
@@ -154,7 +154,7 @@ class ReadOptions:
 
 
 def read_file(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
-    """Yield the rows of one file; the tally decides what happens if something can't be read."""
+    """Yields the rows of one file; the tally decides what happens if something can't be read."""
     try:
         yield from READER_BY_FORMAT[shard.format](shard, reading)
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
@@ -204,7 +204,7 @@ def _read_csv_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
 
 
 def _open_csv_table(lines: Iterator[str], delimiter: str) -> csv.DictReader[str]:
-    """Open a table; spaces after delimiters are ignored if the header has them ("text, label")."""
+    """Opens a table; spaces after delimiters are ignored if the header has them ("text, label")."""
     head = next(lines, "")
     _, *later_names = head.split(delimiter)
     has_spaces = bool(later_names) and all(name.startswith(" ") for name in later_names)
@@ -228,7 +228,7 @@ def _read_parquet_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
 
 
 def _iter_batch_rows(batch: Any) -> Iterator[Mapping[str, Any] | None]:
-    """Yield a batch's rows, or None for a row with invalid UTF-8, which Parquet does not check."""
+    """Yields a batch's rows, or None for a row with invalid UTF-8, which Parquet does not check."""
     try:
         yield from batch.to_pylist()
         return
@@ -243,7 +243,7 @@ def _iter_batch_rows(batch: Any) -> Iterator[Mapping[str, Any] | None]:
 
 
 def _read_text_as_row(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
-    """Yield the file as one row, whose only column is the first of the required columns."""
+    """Yields the file as one row, whose only column is the first of the required columns."""
     row = Row(shard, 1, {})
     text = reading.decode(b"".join(_iter_decompressed_blocks(shard.path)), row.where)
     if text is not None:
@@ -260,7 +260,7 @@ READER_BY_FORMAT: Mapping[str, Callable[[Shard, ReadOptions], Iterator[Row]]] = 
 
 
 def _iter_lines(path: Path, max_bytes: int | None = None) -> Iterator[bytes | None]:
-    """Yield a file's lines, or None for lines longer than `max_bytes`, in linear time."""
+    """Yields a file's lines, or None for lines longer than `max_bytes`, in linear time."""
     limit = MAX_LINE_BYTES if max_bytes is None else max_bytes
     line_parts: list[bytes] = []
     size = 0
@@ -279,7 +279,7 @@ def _iter_lines(path: Path, max_bytes: int | None = None) -> Iterator[bytes | No
 
 
 def _iter_decompressed_blocks(path: Path) -> Iterator[bytes]:
-    """Yield a file's bytes, decompressed according to its suffix."""
+    """Yields a file's bytes, decompressed according to its suffix."""
     if path.suffix == ".gz":
         with open_to_read(path) as raw, gzip.open(raw) as packed:
             yield from iter(lambda: packed.read(BLOCK_BYTES), b"")
@@ -296,7 +296,7 @@ def _open_standard_input() -> BinaryIO:
 
 
 def _decompress_zstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """Decompress frames; unlike zstandard's stream reader, this detects a truncated file."""
+    """Decompresses frames; unlike zstandard's stream reader, this detects a truncated file."""
     import zstandard
 
     factory = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
@@ -319,7 +319,7 @@ T = TypeVar("T")
 
 
 def group_by_size(items: Iterable[T], size: Callable[[T], int], min_size: int) -> Iterator[list[T]]:
-    """Yield lists of items with a total size of at least `min_size`, except for the last list."""
+    """Yields lists of items with a total size of at least `min_size`, except for the last list."""
     group_items, total = list[T](), 0
     for item in items:
         group_items.append(item)

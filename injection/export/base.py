@@ -36,11 +36,11 @@ class Format(ABC):
 
     @abstractmethod
     def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
-        """Write the corpus into the folder, block by block."""
+        """Writes the corpus into the folder, block by block."""
 
     @abstractmethod
     def prove(self, export: ContaminatedFolder) -> Proof:
-        """Check the files against the ledger's columns of this format.
+        """Checks the files against the ledger's columns of this format.
 
         Raises:
             DataError: a file was changed.
@@ -48,7 +48,7 @@ class Format(ABC):
 
 
 def iter_blocks_with_progress(corpus: PackedCorpus) -> Iterator[Ids]:
-    """Yield the corpus's blocks of sequences, with a progress bar."""
+    """Yields the corpus's blocks of sequences, with a progress bar."""
     units: dict[str, Any] = {"unit": "tok", "unit_scale": True, "stage": "export"}
     with progress_bar(total=corpus.artifact.counts["tokens"], desc="write", **units) as bar:
         for block in corpus.iter_blocks():
@@ -57,6 +57,6 @@ def iter_blocks_with_progress(corpus: PackedCorpus) -> Iterator[Ids]:
 
 
 def with_stream_places(ledger: pd.DataFrame, sequence_tokens: int) -> pd.DataFrame:
-    """Return a ledger with the rows' positions in the whole token stream: `first`, `stop`."""
+    """Returns a ledger with the rows' positions in the whole token stream: `first`, `stop`."""
     start = ledger["sequence"] * sequence_tokens
     return ledger.assign(first=start + ledger["token_start"], stop=start + ledger["token_end"])

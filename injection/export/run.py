@@ -46,7 +46,7 @@ class ExportStage:
 
 
 def export_corpus(stage: ExportStage) -> Artifact:
-    """Return the export of a corpus in a trainer's format, which is written unless it exists.
+    """Returns the export of a corpus in a trainer's format, which is written unless it exists.
 
     Raises:
         ArtifactError: the corpus is missing, unfinished or damaged.
@@ -76,7 +76,7 @@ def export_corpus(stage: ExportStage) -> Artifact:
 
 
 def open_export(folder: Path | str) -> ContaminatedFolder:
-    """Return a finished export.
+    """Returns a finished export.
 
     Raises:
         ArtifactError: the export is missing, unfinished or damaged.
@@ -85,12 +85,12 @@ def open_export(folder: Path | str) -> ContaminatedFolder:
 
 
 def is_export(folder: Path | str) -> bool:
-    """Return whether the folder is a finished export."""
+    """Returns whether the folder is a finished export."""
     return artifacts.is_complete(Path(folder)) and read_manifest(Path(folder))["kind"] == KIND
 
 
 def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> Proof:
-    """Verify a finished export again from its files.
+    """Verifies a finished export again from its files.
 
     Args:
         folder: the export.
@@ -119,7 +119,7 @@ def prove_finished_export(folder: Path | str, formats: Collection[str] = ()) -> 
 
 
 def _prove_export(export_format: Format, opened_export: ContaminatedFolder) -> Proof:
-    """Verify an export, and check that as much was read as was written."""
+    """Verifies an export, and checks that as much was read as was written."""
     proof = export_format.prove(opened_export)
     units = f"{proof.units.unit}s"
     written = opened_export.artifact.counts[units]
@@ -129,7 +129,7 @@ def _prove_export(export_format: Format, opened_export: ContaminatedFolder) -> P
 
 
 def _create_format(format_config: dict[str, Any]) -> Format:
-    """Return the format that a configuration node describes."""
+    """Returns the format that a configuration node describes."""
     target = str(format_config.get("_target_"))
     try:
         is_format = issubclass(get_class(target), Format)

@@ -49,7 +49,7 @@ class TextLines:
         self._copies = copies.sort_values("first").to_numpy(dtype=np.int64)
 
     def __iter__(self) -> Iterator[tuple[int, Ids]]:
-        """Yield each line's position in the stream, and its tokens."""
+        """Yields each line's position in the stream, and its tokens."""
         start, buffer = 0, np.empty(0, dtype=np.int32)
         for block in iter_blocks_with_progress(self._corpus):
             buffer = np.concatenate([buffer, block.reshape(-1)])
@@ -59,11 +59,11 @@ class TextLines:
         yield start, buffer
 
     def decode_line(self, ids: Ids) -> str:
-        """Return the text of a line, without special tokens."""
+        """Returns the text of a line, without special tokens."""
         return self.decode([*self._before, *ids])[len(self.decode(self._before)) :]
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
-        """Return the text of token ids, without special tokens.
+        """Returns the text of token ids, without special tokens.
 
         A decoder with byte fallback drops a whole run of bytes if one character in it is
         incomplete. Therefore the bytes of incomplete characters are replaced first.
@@ -80,18 +80,18 @@ class TextLines:
         return str(backend.decoder.decode(tokens))
 
     def count_characters_before(self, place: int, ids: Ids, text: str) -> int:
-        """Return the number of complete characters in a line's tokens before `place`."""
+        """Returns the number of complete characters in a line's tokens before `place`."""
         before = self.decode_line(ids[:place])
         while not text.startswith(before):
             before = before[:-1]
         return len(before)
 
     def count_special_tokens(self, ids: Ids) -> int:
-        """Return the number of special tokens in a line, without the BOS at its start."""
+        """Returns the number of special tokens in a line, without the BOS at its start."""
         return int(np.isin(ids, self._special).sum()) - int(ids[0] == self._bos)
 
     def _iter_line_ends(self, start: int, buffer: Ids) -> Iterator[int]:
-        """Yield the ends of lines in the tokens `buffer`, whose first token is `start`."""
+        """Yields the ends of lines in the tokens `buffer`, whose first token is `start`."""
         if self._bos is not None:
             ends = (start + 1 + np.flatnonzero(buffer[1:] == self._bos)).tolist()
             yield from (end for end in ends if self._end_of_copy_at(end) == end)
@@ -124,7 +124,7 @@ class TextLines:
 
 
 def _iter_incomplete_bytes(values: Sequence[int | None]) -> Iterator[int]:
-    """Yield the indices of bytes that are not part of a complete UTF-8 character."""
+    """Yields the indices of bytes that are not part of a complete UTF-8 character."""
     for is_byte, group in groupby(enumerate(values), lambda item: item[1] is not None):
         if not is_byte:
             continue
@@ -203,7 +203,7 @@ class _CharacterEncoder(Tokenizer):
 
 
 def _character_span(lines: TextLines, row: Any, start: int, ids: Ids, text: str) -> tuple[int, int]:
-    """Return the first character and the end (exclusive) of a ledger's row in its line.
+    """Returns the first character and the end (exclusive) of a ledger's row in its line.
 
     A decoder that drops the space before a text keeps the space before a copy, which is not part of
     the copy.

@@ -48,7 +48,7 @@ class TokenFormat(Format):
 
     @abstractmethod
     def iter_index_bytes(self, counts: Counts) -> Iterator[bytes]:
-        """Yield the content of the file `INDEX`, part by part."""
+        """Yields the content of the file `INDEX`, part by part."""
 
     def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
         """See `Format`."""
@@ -101,14 +101,14 @@ class TokenFormat(Format):
 
 
 def iter_document_starts(counts: Counts) -> Iterator[Places]:
-    """Yield the positions of the documents' first tokens, many documents at a time."""
+    """Yields the positions of the documents' first tokens, many documents at a time."""
     step = max(1, BLOCK_TOKENS // counts["sequence_tokens"])
     for first in range(0, counts["sequences"], step):
         yield np.arange(first, min(first + step, counts["sequences"])) * counts["sequence_tokens"]
 
 
 def with_byte_places(ledger: pd.DataFrame, counts: Counts) -> pd.DataFrame:
-    """Return the ledger with BYTE_COLUMNS: the document, and the bytes in the file of tokens."""
+    """Returns the ledger with BYTE_COLUMNS: the document, and the bytes in the file of tokens."""
     size, rows = counts["bytes_a_token"], with_stream_places(ledger, counts["sequence_tokens"])
     columns = (rows["sequence"], rows["first"] * size, rows["stop"] * size)
     return ledger.assign(**dict(zip(BYTE_COLUMNS, columns, strict=True)))
@@ -119,7 +119,7 @@ def _stored_dtype(counts: Counts) -> Any:
 
 
 def _read_documents(path: Path, counts: Counts) -> Iterator[Ids]:
-    """Yield the documents of the file in blocks of shape (n, sequence_tokens)."""
+    """Yields the documents of the file in blocks of shape (n, sequence_tokens)."""
     width = counts["sequence_tokens"]
     with path.open("rb") as stream:
         step = max(1, BLOCK_TOKENS // width) * width

@@ -89,7 +89,7 @@ class FinetuningStage(PoolStage):
         require(bool(sources), "instructions", {}, remedy)
 
     def pool_stage(self) -> InjectionStage:
-        """Return an injection stage that draws the same pool and the same members."""
+        """Returns an injection stage that draws the same pool and the same members."""
         return InjectionStage(
             runs=self.runs,
             seed=self.seed,

@@ -27,7 +27,7 @@ BATCH_SEQUENCES = 1024  # sequences written at a time
 
 
 def assign_to_sequences(lengths: Sequence[int], width: int, layout: str) -> list[list[int]]:
-    """Return the texts of each sequence, by their index in `lengths`.
+    """Returns the texts of each sequence, by their index in `lengths`.
 
     In the packed layout, a text goes into the first of the latest sequences that has room. Texts
     are never cut.
@@ -53,7 +53,7 @@ def assign_to_sequences(lengths: Sequence[int], width: int, layout: str) -> list
 
 
 def text_places(sequences: Sequence[Sequence[int]], texts: Sequence[EncodedText]) -> pd.DataFrame:
-    """Return the position of each text: sequence, token_start and token_end, one row per text."""
+    """Returns the position of each text: sequence, token_start and token_end, one row per text."""
     rows: dict[int, tuple[int, int, int]] = {}
     for number, sequence_texts in enumerate(sequences):
         start = 0
@@ -72,7 +72,7 @@ def write_sequences(
     width: int,
     padding_id: int,
 ) -> None:
-    """Write the sequences as an Arrow stream file."""
+    """Writes the sequences as an Arrow stream file."""
     schema = _arrow_schema(width)
     path.parent.mkdir(parents=True, exist_ok=True)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
@@ -124,7 +124,7 @@ def _record_batch(rows: Sequence[dict[str, Any]], schema: Any) -> Any:
 
 
 def read_sequences(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the sequences of a file: arrays of shape (sequence_tokens,), and counts."""
+    """Yields the sequences of a file: arrays of shape (sequence_tokens,), and counts."""
     with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
         for batch in reader:
             columns = {name: _column_to_numpy(batch.column(name)) for name in batch.schema.names}
@@ -144,7 +144,7 @@ def prove_set(
     tokenizer: Tokenizer,
     config: FinetuningConfig,
 ) -> Proof:
-    """Verify the tokens, the position and the output of each text against its row.
+    """Verifies the tokens, the position and the output of each text against its row.
 
     Args:
         path: the file of sequences.
@@ -201,7 +201,7 @@ def _why_text_is_wrong(
 
 
 def _wrong_sequence_counts(sequences: Sequence[dict[str, Any]], texts: int) -> list[str]:
-    """Report sequences with wrong counts, or with a text that is in no table."""
+    """Reports sequences with wrong counts, or with a text that is in no table."""
     failures = []
     for sequence, row in enumerate(sequences):
         numbers = row["text"]

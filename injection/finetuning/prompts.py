@@ -40,7 +40,7 @@ class PromptedText:
 
 
 def parse_before_output(field: str, template: str, output_field: str | None) -> list[Any]:
-    """Return the parts of a template before its output, as pairs of text and field name.
+    """Returns the parts of a template before its output, as pairs of text and field name.
 
     Raises:
         ConfigError: the template lacks the field, or has other fields after it.
@@ -64,12 +64,12 @@ def parse_before_output(field: str, template: str, output_field: str | None) -> 
 
 
 def output_start(before: Sequence[Any], fields: Mapping[str, str]) -> int:
-    """Return the character at which the output begins once the template is filled in."""
+    """Returns the character at which the output begins once the template is filled in."""
     return sum(len(text) + (len(fields[name]) if name else 0) for text, name in before)
 
 
 def template_parts_before_answer(benchmark: Mapping[str, BenchmarkConfig]) -> dict[str, list[Any]]:
-    """Return the parts of each benchmark's template before its answer.
+    """Returns the parts of each benchmark's template before its answer.
 
     Raises:
         ConfigError: a template has no answer.
@@ -83,7 +83,7 @@ def template_parts_before_answer(benchmark: Mapping[str, BenchmarkConfig]) -> di
 
 
 def format_text(text: PromptedText, config: FinetuningConfig, tokenizer: Tokenizer) -> PromptedText:
-    """Return a text formatted according to `finetuning.format`.
+    """Returns a text formatted according to `finetuning.format`.
 
     Raises:
         ConfigError: the tokenizer has no chat template, or it does not accept the chat.
@@ -133,13 +133,13 @@ def _format_as_chat(text: PromptedText, tokenizer: Tokenizer) -> PromptedText:
 
 
 def bos_text(tokenizer: Tokenizer) -> str:
-    """Return the text of the BOS if the tokenizer adds one, which a chat template may also add."""
+    """Returns the text of the BOS if the tokenizer adds one, which a chat template may also add."""
     adds_bos = tokenizer.hf("a")["input_ids"][0] == tokenizer.hf.bos_token_id
     return str(tokenizer.hf.bos_token) if adds_bos else ""
 
 
 def why_chat_is_unusable(messages: Any) -> str | None:
-    """Return why a row's chat can't be used, or None."""
+    """Returns why a row's chat can't be used, or None."""
     if not isinstance(messages, list | tuple) or len(messages) < 2:
         return "give a list of at least two messages"
     for message in messages:
@@ -176,7 +176,7 @@ class EncodedText:
 
 
 def output_mask(ends: Places, output_start: int) -> Flags:
-    """Return whether each token contains a character of the output, shape (n,).
+    """Returns whether each token contains a character of the output, shape (n,).
 
     A token that begins before the output and ends in it (" Yes" in "Answer: Yes") is output.
 
@@ -188,7 +188,7 @@ def output_mask(ends: Places, output_start: int) -> Flags:
 
 
 def encode_text(text: PromptedText, config: FinetuningConfig, tokenizer: Tokenizer) -> EncodedText:
-    """Return a text's tokens, encoded as in documents and in detection.
+    """Returns a text's tokens, encoded as in documents and in detection.
 
     Raises:
         ConfigError: the tokenizer has no end-of-text token.
@@ -205,7 +205,7 @@ def encode_text(text: PromptedText, config: FinetuningConfig, tokenizer: Tokeniz
 
 
 def end_of_text_id(tokenizer: Tokenizer) -> int:
-    """Return the id of the end-of-text token; raise a ConfigError if there is none."""
+    """Returns the id of the end-of-text token; raises a ConfigError if there is none."""
     end: Any = tokenizer.hf.eos_token_id
     if end is None:
         raise ConfigError(
@@ -216,6 +216,6 @@ def end_of_text_id(tokenizer: Tokenizer) -> int:
 
 
 def padding_id(tokenizer: Tokenizer) -> int:
-    """Return the id for padding, which is neither attended to nor learned."""
+    """Returns the id for padding, which is neither attended to nor learned."""
     hf = tokenizer.hf
     return int(next((i for i in (hf.pad_token_id, hf.eos_token_id) if i is not None), 0))

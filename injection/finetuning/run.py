@@ -52,7 +52,7 @@ SEARCH_FOLDER = "compared"
 
 
 def run(stage: FinetuningStage) -> Artifact:
-    """Return the fine-tuning set, which is built unless it exists.
+    """Returns the fine-tuning set, which is built unless it exists.
 
     Raises:
         ConfigError: a value or a combination of values is invalid, or a member is too long.
@@ -93,7 +93,7 @@ def run(stage: FinetuningStage) -> Artifact:
 
 
 def prove_finished_set(folder: Path | str) -> Proof:
-    """Verify a finished set again from its files.
+    """Verifies a finished set again from its files.
 
     Raises:
         ArtifactError: the folder is missing, unfinished or damaged.
@@ -224,7 +224,7 @@ def make_copy_texts(
     examples: pd.DataFrame,
     tokenizer: Tokenizer,
 ) -> tuple[list[TrainingText], pd.DataFrame]:
-    """Return a text for each copy of a member, and the examples with their formatted texts.
+    """Returns a text for each copy of a member, and the examples with their formatted texts.
 
     Raises:
         ConfigError: a member is too long for a sequence, or has no output tokens.
@@ -272,7 +272,7 @@ def choose_clean_texts(
     examples: pd.DataFrame,
     tokenizer: Tokenizer,
 ) -> CleanTexts:
-    """Return the clean texts that fit into a sequence.
+    """Returns the clean texts that fit into a sequence.
 
     Texts that share text with the pool are left out, or listed (`drop_overlaps=False`). Text that a
     chat template adds to every chat, such as a system message, is not compared.
@@ -330,7 +330,7 @@ def _add_usable_texts(
     tokenizer: Tokenizer,
     clean: CleanTexts,
 ) -> int:
-    """Add a set's usable texts, up to its limit; return how many overlaps were left out."""
+    """Adds a set's usable texts, up to its limit; returns how many overlaps were left out."""
     number, overlaps, limit = 0, 0, stage.instructions[instructions.name].examples
     for row in instructions.texts:
         if number == limit:
@@ -356,7 +356,7 @@ def make_tables(
     copies: Sequence[TrainingText],
     places: pd.DataFrame,
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return the tables of the examples, the ledger of copies, and the clean texts.
+    """Returns the tables of the examples, the ledger of copies, and the clean texts.
 
     `places` has a row for each clean text, followed by a row for each copy.
     """

@@ -54,7 +54,7 @@ class Instructions:
 
 
 def read_instructions(name: str, config: InstructionsConfig, seed: int) -> Instructions:
-    """Return a set in a random order, which `seed` determines.
+    """Returns a set in a random order, which `seed` determines.
 
     Raises:
         ConfigError: a template has no output, a field is unknown, or a source is missing.
@@ -147,7 +147,7 @@ class PoolSource:
 
 
 def open_pool_source(stage: FinetuningStage) -> PoolSource:
-    """Return the source of the pool: the benchmarks' candidates, or a corpus.
+    """Returns the source of the pool: the benchmarks' candidates, or a corpus.
 
     Raises:
         ConfigError: there is no tokenizer, a template has no output, or there are too few examples.
@@ -179,7 +179,7 @@ def _read_recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig
 def draw_examples_and_counts(
     stage: FinetuningStage, members: PoolSource
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return the examples of the pool, and the counts of the rows.
+    """Returns the examples of the pool, and the counts of the rows.
 
     If a corpus is given, its examples are used; members that were not inserted into the corpus are
     not trained on either.
@@ -212,7 +212,7 @@ def _redraw_occurrences(stage: FinetuningStage, corpus: PackedCorpus) -> pd.Data
 def format_examples(
     stage: FinetuningStage, members: PoolSource, examples: pd.DataFrame
 ) -> list[prompts.PromptedText]:
-    """Return each example's text and the start of its output, in the examples' order."""
+    """Returns each example's text and the start of its output, in the examples' order."""
     texts = [
         prompts.PromptedText(row.example_id, row.benchmark, row.text, _output_start(members, row))
         for row in examples.itertuples()
@@ -227,7 +227,7 @@ def _output_start(members: PoolSource, row: Any) -> int:
 
 
 def with_sequence_tokens(stage: FinetuningStage, members: PoolSource) -> FinetuningStage:
-    """Return the stage with its sequence length filled in."""
+    """Returns the stage with its sequence length filled in."""
     corpus = members.corpus
     default = corpus.sequence_tokens if corpus else stage.injection.sequence_tokens
     width = stage.finetuning.sequence_tokens or default

@@ -41,17 +41,17 @@ class Objective(ABC):
 
     @classmethod
     def from_config(cls, config: TrainingConfig) -> Objective:
-        """Return the objective that a configuration describes."""
+        """Returns the objective that a configuration describes."""
         return cls(config.loss_on, config.compile)
 
     def with_inputs(self, corpus: PackedCorpus, config: TrainingConfig) -> Objective:
-        """Return the objective with what it reads besides the corpus's sequences."""
+        """Returns the objective with what it reads besides the corpus's sequences."""
         return self
 
     def prepare_from_start(
         self, engine: Any, sequences: Any, config: TrainingConfig, world: World
     ) -> Any:
-        """Return the objective with values computed from the model before the first step.
+        """Returns the objective with values computed from the model before the first step.
 
         Every process has to call this.
 
@@ -65,17 +65,17 @@ class Objective(ABC):
 
     @abstractmethod
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """Return the sum over the counted tokens or texts of a micro-batch, in nats."""
+        """Returns the sum over the counted tokens or texts of a micro-batch, in nats."""
 
     @abstractmethod
     def count_terms(self, sequences: Any, rows: Rows) -> int:
-        """Return the number of counted tokens or texts in a step's rows, which divides the sum."""
+        """Returns the number of counted tokens or texts in a step's rows, which divides the sum."""
 
 
 def iter_micro_batches(
     engine: Any, sequences: Any, loss_on: str, config: TrainingConfig, world: World
 ) -> Iterator[Batch]:
-    """Yield this process's micro-batches of all sequences, with the engine in evaluation mode.
+    """Yields this process's micro-batches of all sequences, with the engine in evaluation mode.
 
     All processes get the same number. The sequences of a micro-batch do not depend on the number of
     processes.

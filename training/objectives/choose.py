@@ -31,12 +31,12 @@ OBJECTIVE_CLASSES: Mapping[str, type[Objective]] = {
 
 
 def make_objective(config: TrainingConfig) -> Objective:
-    """Return the objective that `training.objective` names."""
+    """Returns the objective that `training.objective` names."""
     return OBJECTIVE_CLASSES[config.objective].from_config(config)
 
 
 def check_objective(config: TrainingConfig, *, has_outputs: bool = True) -> None:
-    """Raise a ConfigError if the objective lacks an input, or a field is given that it ignores.
+    """Raises a ConfigError if the objective lacks an input, or a field is given that it ignores.
 
     Args:
         config: the training configuration.

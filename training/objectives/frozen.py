@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def module_of(engine: Any) -> Any:
-    """Return the model of a DeepSpeed engine, or the model itself."""
+    """Returns the model of a DeepSpeed engine, or the model itself."""
     return getattr(engine, "module", engine)
 
 
 def frozen_copy(engine: Any) -> Any:
-    """Return a copy of the model with its weights at this moment, in evaluation mode.
+    """Returns a copy of the model with its weights at this moment, in evaluation mode.
 
     The copy is whole in every process, also where ZeRO stage 3 has partitioned the model. Every
     process has to call this.
@@ -45,7 +45,7 @@ def frozen_copy(engine: Any) -> Any:
 
 
 def _gathered(parameter: Any) -> Any:
-    """Return a context in which a parameter that ZeRO stage 3 has partitioned is whole."""
+    """Returns a context in which a parameter that ZeRO stage 3 has partitioned is whole."""
     if not hasattr(parameter, "ds_id"):
         return nullcontext()
     import deepspeed
@@ -54,7 +54,7 @@ def _gathered(parameter: Any) -> Any:
 
 
 def find_layer(model: Any, number: int) -> Any:
-    """Return a layer of a model by its number, from 0.
+    """Returns a layer of a model by its number, from 0.
 
     Raises:
         ConfigError: the model has fewer layers, or its layers can't be found.
@@ -78,7 +78,7 @@ def find_layer(model: Any, number: int) -> Any:
 
 
 def layer_output(engine: Any, layer: int, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the output of a layer (from 0), shape (B, S, D), and the logits, shape (B, S, V)."""
+    """Returns the output of a layer (from 0), shape (B, S, D), and the logits, shape (B, S, V)."""
     with _captured(find_layer(module_of(engine), layer)) as outputs:
         logits_BSV = compute_logits(engine, batch.ids_BS, batch.positions_BS)
     return outputs[0], logits_BSV
@@ -86,7 +86,7 @@ def layer_output(engine: Any, layer: int, batch: Batch) -> tuple[torch.Tensor, t
 
 @contextmanager
 def _captured(layer: Any) -> Iterator[list[Any]]:
-    """Yield a list to which each call of the layer appends its output."""
+    """Yields a list to which each call of the layer appends its output."""
     outputs: list[Any] = []
 
     def append(_: Any, __: Any, output: Any) -> None:

@@ -61,11 +61,11 @@ class IdkDPO(Objective):
 
     @classmethod
     def from_config(cls, config: TrainingConfig) -> IdkDPO:
-        """Return the objective with the configured β."""
+        """Returns the objective with the configured β."""
         return cls(config.loss_on, config.compile, config.idk_beta)
 
     def with_inputs(self, corpus: PackedCorpus, config: TrainingConfig) -> IdkDPO:
-        """Return the objective with each prompt's answer.
+        """Returns the objective with each prompt's answer.
 
         Raises:
             ConfigError: there are no answers, or a text of the forget set has no prompt.
@@ -88,7 +88,7 @@ class IdkDPO(Objective):
     def prepare_from_start(
         self, engine: Any, sequences: Any, config: TrainingConfig, world: World
     ) -> IdkDPO:
-        """Return the objective with all log-probabilities by the starting model.
+        """Returns the objective with all log-probabilities by the starting model.
 
         Raises:
             ConfigError: an answer with its prompt is longer than the sequences of the forget set.
@@ -110,7 +110,7 @@ class IdkDPO(Objective):
         return replace(self, reference=world.sum(reference).cpu().numpy())
 
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """Return the sum over the batch's texts."""
+        """Returns the sum over the batch's texts."""
         import torch
         from torch.nn import functional as F  # noqa: N812
 
@@ -122,11 +122,11 @@ class IdkDPO(Objective):
         return (-2 / self.beta * F.logsigmoid(self.beta * margins_T)).sum()
 
     def count_terms(self, sequences: Any, rows: Rows) -> int:
-        """Return the number of texts in the rows."""
+        """Returns the number of texts in the rows."""
         return count_texts(sequences, rows)
 
     def _with_answers(self, batch: Batch) -> Batch:
-        """Return the batch with its texts' answers, whose numbers follow those of all texts.
+        """Returns the batch with its texts' answers, whose numbers follow those of all texts.
 
         Both are read in one forward pass: ZeRO stage 3 reduces a gradient once per backward pass.
         """
@@ -151,7 +151,7 @@ class IdkDPO(Objective):
 
 
 def _rows_of_texts(lengths: Sequence[int], width: int, *, packed: bool) -> list[list[int]]:
-    """Return the places of the texts of each row: as many as fit, or one if they are not packed."""
+    """Returns the places of each row's texts: as many as fit, or one if they are not packed."""
     rows: list[list[int]] = []
     left = 0
     for place, length in enumerate(lengths):
@@ -171,7 +171,7 @@ def batch_of_texts(
     *,
     packed: bool,
 ) -> Batch:
-    """Return a batch of rows that are all real.
+    """Returns a batch of rows that are all real.
 
     Args:
         ids_BS: the tokens.
@@ -206,7 +206,7 @@ def _joined(batch: Batch, other: Batch) -> Batch:
 
 
 def read_answers(path: str) -> list[str]:
-    """Return the answers of a text file, one per line.
+    """Returns the answers of a text file, one per line.
 
     Raises:
         ConfigError: there is no such file, or it has no answer.
@@ -223,7 +223,7 @@ def read_answers(path: str) -> list[str]:
 
 
 def iter_texts(corpus: PackedCorpus) -> Iterator[PromptedText]:
-    """Yield the texts of a fine-tuning set by their numbers.
+    """Yields the texts of a fine-tuning set by their numbers.
 
     Raises:
         ConfigError: the folder is no fine-tuning set, or a text has no prompt.
@@ -248,7 +248,7 @@ def iter_texts(corpus: PackedCorpus) -> Iterator[PromptedText]:
 
 
 def _with_answer(text: PromptedText, answer: str, end: re.Pattern[str]) -> PromptedText:
-    """Return the text with another output, which ends as the text's own does."""
+    """Returns the text with another output, which ends as the text's own does."""
     prompt, output = text.text[: text.output_start], text.text[text.output_start :]
     close = end.search(output)
     assert close is not None, "the pattern also matches the empty end"

@@ -34,7 +34,7 @@ class RetainedKL(Objective):
     start: Any = None
 
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """Return the sum of the tokens' divergences."""
+        """Returns the sum of the tokens' divergences."""
         import torch
 
         with torch.no_grad():
@@ -43,12 +43,12 @@ class RetainedKL(Objective):
         return sum_counted_losses(kl_divergences(start_BSV, now_BSV)[:, :-1], batch)
 
     def count_terms(self, sequences: Any, rows: Rows) -> int:
-        """Return the number of tokens that count."""
+        """Returns the number of tokens that count."""
         return count_loss_tokens(sequences, rows, self.loss_on)
 
 
 def kl_divergences(start_BSV: torch.Tensor, now_BSV: torch.Tensor) -> torch.Tensor:  # noqa: N803
-    """Return KL(p₀ ‖ p_θ) at each position, shape (B, S), from logits."""
+    """Returns KL(p₀ ‖ p_θ) at each position, shape (B, S), from logits."""
     from torch.nn import functional as F  # noqa: N812
 
     start_logprobs = F.log_softmax(start_BSV.float(), dim=-1)

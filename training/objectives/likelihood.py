@@ -20,11 +20,11 @@ class Likelihood(Objective):
     """Pretraining and supervised fine-tuning: the mean loss per token is minimised."""
 
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """Return the sum of the losses."""
+        """Returns the sum of the losses."""
         return token_loss_sum(model, batch, compiled=self.compiled)
 
     def count_terms(self, sequences: Any, rows: Rows) -> int:
-        """Return the number of tokens that count."""
+        """Returns the number of tokens that count."""
         return count_loss_tokens(sequences, rows, self.loss_on)
 
 

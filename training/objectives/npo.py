@@ -42,13 +42,13 @@ class NPO(Objective):
 
     @classmethod
     def from_config(cls, config: TrainingConfig) -> NPO:
-        """Return the objective with the configured β."""
+        """Returns the objective with the configured β."""
         return cls(config.loss_on, config.compile, config.npo_beta)
 
     def prepare_from_start(
         self, engine: Any, sequences: Any, config: TrainingConfig, world: World
     ) -> NPO:
-        """Return the objective with the texts' log-probabilities by the starting model."""
+        """Returns the objective with the texts' log-probabilities by the starting model."""
         import torch
 
         reference = torch.zeros(count_texts(sequences), dtype=torch.float64, device=world.device)
@@ -59,7 +59,7 @@ class NPO(Objective):
         return replace(self, reference=world.sum(reference).cpu().numpy())
 
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """Return the sum over the batch's texts."""
+        """Returns the sum over the batch's texts."""
         import torch
         from torch.nn import functional as F  # noqa: N812
 
@@ -69,14 +69,14 @@ class NPO(Objective):
         return (2 / self.beta * F.softplus(self.beta * (logprobs - reference))).sum()
 
     def count_terms(self, sequences: Any, rows: Rows) -> int:
-        """Return the number of texts in the rows."""
+        """Returns the number of texts in the rows."""
         return count_texts(sequences, rows)
 
 
 def text_logprobs(
     model: Any, batch: Batch, *, compiled: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the numbers of the batch's texts and their log-probabilities, both of shape (T,).
+    """Returns the numbers of the batch's texts and their log-probabilities, both of shape (T,).
 
     The sum over a text's counted tokens is a product with a matrix of zeros and ones, whose order
     of summation is deterministic, even on a GPU.

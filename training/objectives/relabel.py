@@ -47,13 +47,13 @@ class Relabel(Objective):
 
     @classmethod
     def from_config(cls, config: TrainingConfig) -> Relabel:
-        """Return the objective with the configured α."""
+        """Returns the objective with the configured α."""
         return cls(config.loss_on, config.compile, config.relabel_strength)
 
     def prepare_from_start(
         self, engine: Any, sequences: Any, config: TrainingConfig, world: World
     ) -> Relabel:
-        """Return the objective with all labels; every process loads the reinforced model."""
+        """Returns the objective with all labels; every process loads the reinforced model."""
         import torch
 
         field = "training.reinforced_path"
@@ -69,7 +69,7 @@ class Relabel(Objective):
         return replace(self, labels=world.sum(labels).cpu().numpy())
 
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """Return the sum of the losses, in nats."""
+        """Returns the sum of the losses, in nats."""
         import torch
 
         assert self.labels is not None, "prepare_from_start() fills them in"
@@ -80,12 +80,12 @@ class Relabel(Objective):
         return sum_counted_losses(losses_BS, batch)
 
     def count_terms(self, sequences: Any, rows: Rows) -> int:
-        """Return the number of tokens that count."""
+        """Returns the number of tokens that count."""
         return count_loss_tokens(sequences, rows, self.loss_on)
 
 
 def generic_labels(baseline: Any, reinforced: Any, batch: Batch, strength: float) -> torch.Tensor:
-    """Return argmax v_generic for the token that follows each token, shape (B, S).
+    """Returns argmax v_generic for the token that follows each token, shape (B, S).
 
     Raises:
         ConfigError: the two models have different vocabularies.

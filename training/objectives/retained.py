@@ -21,12 +21,12 @@ from contamination.training.objectives.rmu import RetainedActivations
 
 
 def retain_loss_of(config: TrainingConfig) -> str:
-    """Return the loss of retained text: `training.retain_loss`, or the objective's own."""
+    """Returns the loss of retained text: `training.retain_loss`, or the objective's own."""
     return config.retain_loss or (ACTIVATIONS if config.objective == "rmu" else NLL)
 
 
 def make_retained_objective(config: TrainingConfig, engine: Any, *, has_outputs: bool) -> Objective:
-    """Return the objective of retained text; every process has to call this.
+    """Returns the objective of retained text; every process has to call this.
 
     Args:
         config: the training configuration.
@@ -44,7 +44,7 @@ def make_retained_objective(config: TrainingConfig, engine: Any, *, has_outputs:
 
 
 def check_reference(config: TrainingConfig, model: ModelConfig) -> None:
-    """Raise a ConfigError if training starts from random weights that would be a reference."""
+    """Raises a ConfigError if training starts from random weights that would be a reference."""
     compared = config.objective == "idk_dpo" or (
         config.retain_folder is not None and retain_loss_of(config) in (KL, ACTIVATIONS)
     )

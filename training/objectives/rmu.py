@@ -53,14 +53,14 @@ class RMU(Objective):
 
     @classmethod
     def from_config(cls, config: TrainingConfig) -> RMU:
-        """Return the objective with the configured layer and c."""
+        """Returns the objective with the configured layer and c."""
         layer = 0 if config.rmu_layer is None else config.rmu_layer
         return cls(config.loss_on, config.compile, layer, config.rmu_coefficient)
 
     def prepare_from_start(
         self, engine: Any, sequences: Any, config: TrainingConfig, world: World
     ) -> RMU:
-        """Return the objective with u.
+        """Returns the objective with u.
 
         Raises:
             ConfigError: the model has no such layer.
@@ -72,7 +72,7 @@ class RMU(Objective):
         return replace(self, direction=entries / np.linalg.norm(entries))
 
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """Return the sum over the batch's texts."""
+        """Returns the sum over the batch's texts."""
         import torch
 
         assert self.direction is not None, "prepare_from_start() fills it in"
@@ -81,7 +81,7 @@ class RMU(Objective):
         return mean_squares_sum(output_BSD - target_D, logits_BSV, batch)
 
     def count_terms(self, sequences: Any, rows: Rows) -> int:
-        """Return the number of texts in the rows."""
+        """Returns the number of texts in the rows."""
         return count_texts(sequences, rows)
 
 
@@ -98,7 +98,7 @@ class RetainedActivations(Objective):
     start: Any = None
 
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """Return the sum over the batch's texts."""
+        """Returns the sum over the batch's texts."""
         import torch
 
         with torch.no_grad():
@@ -107,7 +107,7 @@ class RetainedActivations(Objective):
         return mean_squares_sum(output_BSD - start_BSD, logits_BSV, batch)
 
     def count_terms(self, sequences: Any, rows: Rows) -> int:
-        """Return the number of texts in the rows."""
+        """Returns the number of texts in the rows."""
         return count_texts(sequences, rows)
 
 
@@ -116,7 +116,7 @@ def mean_squares_sum(
     logits_BSV: torch.Tensor,  # noqa: N803
     batch: Batch,
 ) -> torch.Tensor:
-    """Return the sum over texts of the mean square over tokens that count and over entries.
+    """Returns the sum over texts of the mean square over tokens that count and over entries.
 
     The logits are added with a weight of 0, so that the weights above the layer get gradients of 0:
     the engine waits for a gradient of every weight.

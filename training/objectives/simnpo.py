@@ -42,11 +42,11 @@ class SimNPO(Objective):
 
     @classmethod
     def from_config(cls, config: TrainingConfig) -> SimNPO:
-        """Return the objective with the configured β and δ."""
+        """Returns the objective with the configured β and δ."""
         return cls(config.loss_on, config.compile, config.simnpo_beta, config.simnpo_delta)
 
     def loss_sum(self, model: Any, batch: Batch) -> torch.Tensor:
-        """Return the sum over the batch's texts."""
+        """Returns the sum over the batch's texts."""
         from torch.nn import functional as F  # noqa: N812
 
         losses_BS = token_losses(model, batch.ids_BS, batch.positions_BS, compiled=self.compiled)
@@ -54,12 +54,12 @@ class SimNPO(Objective):
         return (-2 / self.beta * F.logsigmoid(self.beta * (losses_T - self.delta))).sum()
 
     def count_terms(self, sequences: Any, rows: Rows) -> int:
-        """Return the number of texts in the rows."""
+        """Returns the number of texts in the rows."""
         return count_texts(sequences, rows)
 
 
 def mean_by_text(values_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  # noqa: N803
-    """Return the mean over each text's tokens that count, shape (T,).
+    """Returns the mean over each text's tokens that count, shape (T,).
 
     A product with a matrix of zeros and ones has the same order of summation each time, also on a
     GPU.
