@@ -97,9 +97,9 @@ def render_command(command: Command) -> str:
 def _usage_words(command: Command) -> str:
     if not command.config:
         return "[WORD ...]"
-    name = "[NAME] " if subcommands(command) else ""
+    name_placeholder = "[NAME] " if subcommands(command) else ""
     sweep = "[-m] " if command.config == "pipeline" else ""
-    return f"{name}{sweep}[field=value ...]"
+    return f"{name_placeholder}{sweep}[field=value ...]"
 
 
 def _format_example(line: str) -> list[str]:

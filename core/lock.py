@@ -170,14 +170,14 @@ def _is_held_on_this_machine(lease: SoftFileLease, file: Path) -> bool:
     return False
 
 
-def _invalidate_lease(file: Path, state: tuple[int, ...] | None) -> None:
-    """Invalidates a lease if its file still has this state, so that `filelock` takes it over.
+def _invalidate_lease(file: Path, expected_state: tuple[int, ...] | None) -> None:
+    """Invalidates a lease if its file has the expected state, so that `filelock` takes it over.
 
     Otherwise `filelock` never takes over an empty file (left by a full disk), a lease of another
     duration, or a damaged lease.
     """
     with suppress(FileNotFoundError), file.open("r+b") as stream:
-        if file_state(file) == state and stream.read() != INVALID_LEASE:
+        if file_state(file) == expected_state and stream.read() != INVALID_LEASE:
             stream.seek(0)
             stream.truncate()
             stream.write(INVALID_LEASE)

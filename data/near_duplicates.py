@@ -101,13 +101,13 @@ def duplicates_on_other_side(
     Groups are ignored: a member of one benchmark may be a non-member of another.
     """
     duplicates: dict[int, int] = {}
-    for owners in _iter_items_sharing_a_key([keys.of(item) for item in items]):
+    for owners in _iter_items_sharing_a_key([keys.of(item_index) for item_index in items]):
         member_items = [o for o in owners if is_member[o]]
         nonmember_items = [o for o in owners if not is_member[o]]
         if member_items and nonmember_items:
-            for item in owners:
-                first = (nonmember_items if is_member[item] else member_items)[0]
-                duplicates[item] = min(duplicates.get(item, first), first)
+            for item_index in owners:
+                first = (nonmember_items if is_member[item_index] else member_items)[0]
+                duplicates[item_index] = min(duplicates.get(item_index, first), first)
     return dict(sorted(duplicates.items()))
 
 

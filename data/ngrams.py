@@ -282,8 +282,8 @@ def _iter_probe_places_and_owners(index: NgramIndex, codes: Words) -> Iterator[t
     """Yields the position of each indexed probe with each of its owners."""
     for first in range(0, len(codes), BLOCK_CHARACTERS):
         places, grams = index.places(codes[first : first + BLOCK_CHARACTERS + index.n - 1])
-        for hit, gram in zip(places.tolist(), grams.tolist(), strict=True):
-            yield from ((first + hit, int(owner)) for owner in index.owners(gram))
+        for place_in_block, gram in zip(places.tolist(), grams.tolist(), strict=True):
+            yield from ((first + place_in_block, int(owner)) for owner in index.owners(gram))
 
 
 def _code_points(text: str) -> Words:

@@ -340,12 +340,12 @@ def divide_texts(texts: Sequence[Text], wanted: Pass) -> Iterator[Sequence[Text]
     copies = view_of(wanted).copies_per_text(wanted)
     start = characters = 0
     for index, text in enumerate(texts):
-        text_characters = len(text.text) * copies
+        characters_of_copies = len(text.text) * copies
         if index > start and (
-            characters + text_characters > PART_CHARACTERS or index - start >= PART_TEXTS
+            characters + characters_of_copies > PART_CHARACTERS or index - start >= PART_TEXTS
         ):
             yield texts[start:index]
             start, characters = index, 0
-        characters += text_characters
+        characters += characters_of_copies
     if start < len(texts):
         yield texts[start:]

@@ -196,10 +196,10 @@ def _kind_of_stats(columns: Container[str]) -> type[TokenStats]:
 def _row_groups(rows: Sequence[PassRow]) -> Iterator[Sequence[PassRow]]:
     """Divides the rows into groups of about GROUP_TOKENS; the rows of one text stay together."""
     start = tokens = 0
-    for index, row in enumerate(rows):
-        if tokens >= GROUP_TOKENS and row.text_sha256 != rows[index - 1].text_sha256:
-            yield rows[start:index]
-            start, tokens = index, 0
+    for row_index, row in enumerate(rows):
+        if tokens >= GROUP_TOKENS and row.text_sha256 != rows[row_index - 1].text_sha256:
+            yield rows[start:row_index]
+            start, tokens = row_index, 0
         tokens += len(row.stats)
     if start < len(rows):
         yield rows[start:]

@@ -52,7 +52,7 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
         for copy_number in range(count)
     ]
     texts = _texts_of_copies(stage, examples, example_and_copy_numbers)
-    number_by_text = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    number_by_text = {text: text_number for text_number, text in enumerate(dict.fromkeys(texts))}
     separator = tokenizer.encode(stage.injection.separator)
     ids_by_number = [
         np.array([*separator, *tokenizer.encode(text), *separator], np.int32)

@@ -145,7 +145,7 @@ def _make_corpus(
     on_checked: Callable[[Tokenizer], None] | None,
     folder: Path,
 ) -> WrittenFiles:
-    config, width = stage.injection, stage.injection.sequence_tokens
+    config, sequence_tokens = stage.injection, stage.injection.sequence_tokens
     tokenizer = make_tokenizer(stage, source, folder / "tokenizer")
     if on_checked:
         on_checked(tokenizer)
@@ -170,9 +170,9 @@ def _make_corpus(
     compared_matches = _search_compared_corpora(stage, settings, runner)
     stream = tokenised.stream
     placed = _place_copies(config, copies, stream, tokenizer)
-    part_sequences = packing_module.sequences_per_part(width)
+    part_sequences = packing_module.sequences_per_part(sequence_tokens)
     packing = packing_module.PackingTask(
-        folder, replace(stream), placed, copies.ids, width, part_sequences
+        folder, replace(stream), placed, copies.ids, sequence_tokens, part_sequences
     )
     hashes = runner.run("pack", packing)[0]
     templates = {
@@ -181,7 +181,7 @@ def _make_corpus(
     }
     separator_tokens = len(tokenizer.encode(config.separator))
     ledger = packing_module.make_ledger(
-        stream, placed, examples, copies.texts, templates, tokenizer, separator_tokens, width
+        stream, placed, examples, copies.texts, templates, tokenizer, separator_tokens, sequence_tokens
     )
     proof = _prove_packed_parts(stage, examples, ledger, folder, packing.part_names, runner)
     across_documents = finished_corpus_search.matches_only_in_proof(
@@ -205,7 +205,7 @@ def _make_corpus(
     counts = {
         **_manifest_counts(pool, copies, candidates, tokenised.skipped),
         **({pool_sizes.ADAPTED_SIZES: adapted} if adapted else {}),
-        "sequences": proof.tokens // width,
+        "sequences": proof.tokens // sequence_tokens,
         "tokens": proof.tokens,
         "held_out": len(held_out),
         "near_duplicates": {"members": int(near.sum()), "nonmembers": int((~near).sum())},

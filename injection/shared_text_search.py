@@ -364,8 +364,8 @@ class Matcher:
         """Returns one match for each example with which the document shares text."""
         seen: set[int] = set()
         for words in self._iter_word_variants(document):
-            for piece, rule, shared in self._iter_matching_pieces(words):
-                example = int(self._example[piece])
+            for piece_index, rule, shared in self._iter_matching_pieces(words):
+                example = int(self._example[piece_index])
                 if example not in seen:
                     seen.add(example)
                     evidence = " ".join(self._vocabulary[i - 1] for i in shared)
@@ -382,19 +382,19 @@ class Matcher:
         hits = self._parts.find(words)
         if len(hits):  # every 13-gram contains 8-grams, so without an 8-gram nothing matches
             for gram in self._long.find(words):
-                for piece in self._long.owners(gram):
-                    yield int(piece), f"{rules.ngram}-gram", self._long.grams[gram]
+                for piece_index in self._long.owners(gram):
+                    yield int(piece_index), f"{rules.ngram}-gram", self._long.grams[gram]
             owners = np.concatenate([self._parts.owners(gram) for gram in hits])
             shares = np.bincount(owners, minlength=len(self._example)) / self._parts.sizes
-            for piece in np.flatnonzero(shares >= rules.part_share):
-                gram = next(g for g in hits if piece in self._parts.owners(g))
-                yield int(piece), f"{rules.part_ngram}-gram share", self._parts.grams[gram]
-        for piece, shared in self._runs.find(words):
-            yield piece, "shared words", shared
+            for piece_index in np.flatnonzero(shares >= rules.part_share):
+                gram = next(g for g in hits if piece_index in self._parts.owners(g))
+                yield int(piece_index), f"{rules.part_ngram}-gram share", self._parts.grams[gram]
+        for piece_index, shared in self._runs.find(words):
+            yield piece_index, "shared words", shared
         for index in self._short:
             for gram in index.find(words):
-                for piece in index.owners(gram):
-                    yield int(piece), "whole text", index.grams[gram]
+                for piece_index in index.owners(gram):
+                    yield int(piece_index), "whole text", index.grams[gram]
 
 
 class _ShortRuns:

@@ -276,10 +276,10 @@ def train_tokenizer(config: TokenizerConfig, documents: Iterator[Document], fold
     hf.save_pretrained(folder)
 
 
-def _iter_texts(documents: Iterator[Document], max_characters: int) -> Iterator[str]:
+def _iter_texts(documents: Iterator[Document], wanted_characters: int) -> Iterator[str]:
     n_read = 0
     for document in documents:
-        if n_read >= max_characters:
+        if n_read >= wanted_characters:
             return
         yield document.text
         n_read += len(document.text)

@@ -121,10 +121,10 @@ def _adopt_hf_model(source: Path, runs: Path) -> artifacts.Artifact:
         copy = folder / trained_model.HF
         shutil.rmtree(copy, ignore_errors=True)
         _copy_files(source, copy, files)
-        if digests_by_name({name: copy / name for name in files}) != files:
+        if digests_by_name({file_name: copy / file_name for file_name in files}) != files:
             raise DataError(f"{source} changed while it was copied: run the same command again.")
         counts = {"parameters": parameters, **ancestry_of("path", str(source)).manifest_entries()}
-        return artifacts.WrittenFiles([f"{trained_model.HF}/{name}" for name in files], counts)
+        return artifacts.WrittenFiles([f"{trained_model.HF}/{file_name}" for file_name in files], counts)
 
     inputs = {"model": combined_digest(files)}
     folder = artifacts.run_folder(runs, trained_model.KIND, source.name, Adopted(), inputs)

@@ -165,21 +165,21 @@ def _group(texts_by_cell: Sequence[Sequence[str]]) -> list[str]:
 
 def describe_base_model(plan: CellPlan) -> str:
     """Returns a line about the model that the contaminated training starts from."""
-    model, corpus = plan.training.model, plan.injection.corpus.get("name", "corpus")
+    model, corpus_name = plan.training.model, plan.injection.corpus.get("name", "corpus")
     if plan.pretraining is None:
         tokenizer = plan.injection.tokenizer.path
         own = f"tokenizer.path={tokenizer}" if tokenizer else "its own tokenizer"
-        return f"base model: model.path={model.path}, with {own}; corpus {corpus} is trained on it"
-    pretraining, base = plan.pretraining, plan.base_corpus.get("name", "corpus")
+        return f"base model: model.path={model.path}, with {own}; corpus {corpus_name} is trained on it"
+    pretraining, base_corpus_name = plan.pretraining, plan.base_corpus.get("name", "corpus")
     line = (
         f"base model: {model.name}, from random weights, trained on {pretraining.budget_tokens:,} "
-        f"tokens of base_corpus {base}, which also makes its tokenizer "
+        f"tokens of base_corpus {base_corpus_name}, which also makes its tokenizer "
         f"({pretraining.vocab_size:,} entries)"
     )
     if plan.base_corpus == plan.injection.corpus:
         return line
     return (
-        f"{line}; corpus {corpus} comes after it (for another start: model.path=…, or "
+        f"{line}; corpus {corpus_name} comes after it (for another start: model.path=…, or "
         "corpus@base_corpus=local_jsonl base_corpus.paths=…)"
     )
 
@@ -234,7 +234,7 @@ def _describe_table(cells: Sequence[CellOverview], shared: Sequence[RunForecast]
 
 def _totals(runs: Sequence[RunForecast]) -> list[str]:
     """Returns the sums of the runs: tokens trained and scored, time, GPU hours, memory, disk."""
-    trained, scored = (
+    trained_tokens, scored_tokens = (
         sum(run.tokens for run in runs if run.run.startswith(stage))
         for stage in ("train", "detect")
     )
@@ -244,8 +244,8 @@ def _totals(runs: Sequence[RunForecast]) -> list[str]:
     hours = sum((run.seconds or 0) * run.devices for run in timed) / 3600
     device_bytes = max((run.device_bytes or 0 for run in runs), default=0)
     return [
-        f"{trained:,.0f}",
-        f"{scored:,.0f}",
+        f"{trained_tokens:,.0f}",
+        f"{scored_tokens:,.0f}",
         format_duration(seconds) if is_known else "–",
         f"{hours:.2f}" if is_known else "–",
         forecast.format_gigabytes(device_bytes) if device_bytes else "–",
@@ -254,8 +254,8 @@ def _totals(runs: Sequence[RunForecast]) -> list[str]:
 
 
 def _swept_fields(cells: Sequence[CellOverview]) -> list[str]:
-    names = dict.fromkeys(word.partition("=")[0] for cell in cells for word in cell.overrides)
-    return [name for name in names if len({_value(cell.overrides, name) for cell in cells}) > 1]
+    overridden_fields = dict.fromkeys(word.partition("=")[0] for cell in cells for word in cell.overrides)
+    return [name for name in overridden_fields if len({_value(cell.overrides, name) for cell in cells}) > 1]
 
 
 def _value(overrides: Iterable[str], name: str) -> str:

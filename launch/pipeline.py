@@ -74,8 +74,8 @@ def make_checked_plan(
     settings: LaunchSettings,
     stages: Stages,
     *,
-    done_before: bool = False,
-    read: bool = True,
+    cell_was_done: bool = False,
+    read_benchmarks: bool = True,
 ) -> CellPlan:
     """Returns the cell's plan, checked for the processes that will run it.
 
@@ -83,22 +83,22 @@ def make_checked_plan(
         config: the cell's configuration.
         settings: its part that says how to run.
         stages: start the stages' processes.
-        done_before: whether the cell was done with this configuration. Then its base model exists,
+        cell_was_done: whether the cell was done with this configuration. Then its base model exists,
             and transformers is not imported to check the architecture; should a stage train after
             all, it checks it.
-        read: whether to read the benchmarks, which may download them.
+        read_benchmarks: whether to read the benchmarks, which may download them.
 
     Raises:
         UserError: something that can be known before any work.
     """
-    cell = plan(config, read=read, check_base_model=not done_before)
+    cell = plan(config, read=read_benchmarks, check_base_model=not cell_was_done)
     processes = stages.processes("train").count
     check_batch(cell.training.training, processes)
     if cell.has_second_stage:
         check_batch(cell.second.training, processes)
-    unscored = settings.launch.stage in ("inject", "train")
+    stops_before_scoring = settings.launch.stage in ("inject", "train")
     remedy = "choose some to score, such as benchmark=[boolq], or stop before (launch.stage=train)."
-    require(bool(cell.injection.benchmark) or unscored, "benchmark", [], remedy)
+    require(bool(cell.injection.benchmark) or stops_before_scoring, "benchmark", [], remedy)
     if cell.pretraining:
         shared.make_base_training_stage(cell.training, cell.pretraining, processes)
     return cell

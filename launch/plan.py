@@ -78,12 +78,12 @@ class CellPlan:
         return SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
 
 
-def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True) -> CellPlan:
+def plan(config: DictConfig, *, read_benchmarks: bool = True, check_base_model: bool = True) -> CellPlan:
     """Returns the stages that the pipeline's configuration describes, after checking them.
 
     Args:
         config: a cell's configuration, as `conf/pipeline.yaml` composes it.
-        read: whether to read and check the benchmarks' rows as well.
+        read_benchmarks: whether to read and check the benchmarks' rows as well.
         check_base_model: whether to check a base model's architecture with transformers, which
             takes seconds to import; not needed where such a model has been trained already.
 
@@ -119,9 +119,9 @@ def plan(config: DictConfig, *, read: bool = True, check_base_model: bool = True
     training, width = stages.training, stages.injection.injection.sequence_tokens
     check_recipe(training.training, training.deepspeed, stages.sequence_order, width)
     if stages.has_second_stage:
-        check_second_stage(stages.second, training.deepspeed, stages.injection, read=read)
+        check_second_stage(stages.second, training.deepspeed, stages.injection, read=read_benchmarks)
     training.wandb.check_login()
-    if not read:
+    if not read_benchmarks:
         contamination.injection.run.check_config_nodes(stages.injection)
         return stages
     if stages.pretraining:

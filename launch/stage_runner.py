@@ -85,10 +85,10 @@ def _has_done_outcome(cell: CellFolder) -> bool:
 
 def _seconds_by_run(cell: CellFolder) -> dict[str, float]:
     """Returns the seconds of each of the cell's runs; reused artefacts count as 0."""
-    seconds: dict[str, float] = defaultdict(float)
+    seconds_by_run: dict[str, float] = defaultdict(float)
     for cost in read_costs(cell.folder):
-        seconds[f"{cost.stage} {cost.run}"] += cost.seconds
-    return seconds
+        seconds_by_run[f"{cost.stage} {cost.run}"] += cost.seconds
+    return seconds_by_run
 
 
 @dataclass(frozen=True)

@@ -150,9 +150,9 @@ class TextChecks:
             checked.parts.append(CheckedPart(title, None, note))
             return
         stage = replace(stage, tokenizer=replace(stage.tokenizer, path=tokenizer))
-        key = self._measure(stage, need)
-        checked.parts.append(CheckedPart(title, key, _describe_share(stage)))
-        supply = self._supplies[key][0]
+        supply_key = self._measure(stage, need)
+        checked.parts.append(CheckedPart(title, supply_key, _describe_share(stage)))
+        supply = self._supplies[supply_key][0]
         if need.wanted is None:
             return
         if supply.is_surely_short(need.wanted):
@@ -290,8 +290,8 @@ def _describe_share(stage: InjectionStage) -> str:
 
 
 def _share_of_part(stage: InjectionStage) -> float:
-    low, high = hash_range_of_part(stage)
-    return high - low
+    lowest_hash, hash_limit = hash_range_of_part(stage)
+    return hash_limit - lowest_hash
 
 
 def _corpus_name(stage: InjectionStage) -> str:

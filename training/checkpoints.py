@@ -105,13 +105,13 @@ class FolderState:
 
 def flush_and_hash_outputs(folder: Path) -> FolderState:
     """Flushes the model folder's exports and records to disk, and returns their state."""
-    exports = [path for path in folder.glob(f"{EXPORTS}/step-*/**/*") if path.is_file()]
-    records = [folder / name for name in (METRICS, EVALUATIONS) if (folder / name).is_file()]
-    for path in [*exports, *records]:
+    export_paths = [path for path in folder.glob(f"{EXPORTS}/step-*/**/*") if path.is_file()]
+    record_paths = [folder / name for name in (METRICS, EVALUATIONS) if (folder / name).is_file()]
+    for path in [*export_paths, *record_paths]:
         sync_to_disk(path)
-    sizes = {path.name: size for path in records if (size := path.stat().st_size)}
+    sizes = {path.name: size for path in record_paths if (size := path.stat().st_size)}
     return FolderState(
-        digests_by_name({str(path.relative_to(folder)): path for path in exports}),
+        digests_by_name({str(path.relative_to(folder)): path for path in export_paths}),
         {name: (size, _digest_of_first_bytes(folder / name, size)) for name, size in sizes.items()},
     )
 

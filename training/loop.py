@@ -175,7 +175,7 @@ def optimizer_step(
     micro_batch, count = config.micro_batch_sequences, len(parts) * len(parts[0].rows)
     totals = torch.zeros(len(parts), dtype=torch.float64, device=world.device)
     sizes = [part.objective.count_terms(part.sequences, part.rows) for part in parts]
-    for number, (part, size) in enumerate(zip(parts, sizes, strict=True)):
+    for part_index, (part, size) in enumerate(zip(parts, sizes, strict=True)):
         # The engine averages over the micro-batches of all processes and parts. Multiplying each
         # sum by their number, and dividing it by the number of terms of its part, gives the mean
         # over the part for any world size, and also in a partial last batch.
@@ -184,7 +184,7 @@ def optimizer_step(
             batch = read_batch(part.sequences, rows, part.objective.loss_on).to(world.device)
             loss_sum = part.objective.loss_sum(engine, batch)
             engine.backward(loss_sum * scale)
-            totals[number] += loss_sum.detach().double()
+            totals[part_index] += loss_sum.detach().double()
             if not engine.is_gradient_accumulation_boundary():
                 engine.step()  # counts the micro-batch; weights change only at the boundary
     losses = [total / size for total, size in zip(world.sum(totals).tolist(), sizes, strict=True)]

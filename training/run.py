@@ -209,15 +209,15 @@ def _prepare_loop(
     """Returns the loop, the checkpoint in loadable form, and the number of parameters."""
     config, order, width = stage.training, _sequence_order(stage, corpus), corpus.sequence_tokens
     assert config.init_seed is not None
-    deepspeed = engines.engine_config(config, stage.deepspeed, world)
-    if saved and saved.world != world.size and engines.zero_stage(deepspeed):
+    deepspeed_config = engines.engine_config(config, stage.deepspeed, world)
+    if saved and saved.world != world.size and engines.zero_stage(deepspeed_config):
         saved = checkpoints.convert_to_universal(saved, world)
-        deepspeed |= checkpoints.LOAD_UNIVERSAL
+        deepspeed_config |= checkpoints.LOAD_UNIVERSAL
     model = load_or_create_model(
-        stage.model, corpus.vocabulary_size, width, config.init_seed, deepspeed
+        stage.model, corpus.vocabulary_size, width, config.init_seed, deepspeed_config
     )
     parameters = sum(math.prod(full_shape(p)) for p in model.parameters())
-    engine = engines.start_engine(model, config, deepspeed, order.steps, world)
+    engine = engines.start_engine(model, config, deepspeed_config, order.steps, world)
     if isinstance(corpus, FinetuningSet):
         check_texts_are_separate(engine, corpus.sequences, world)
     objective = make_objective(config).with_inputs(corpus, config)

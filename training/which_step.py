@@ -106,15 +106,15 @@ def _rows_of_examples(stage: WhichStepStage) -> tuple[pd.DataFrame, set[str], in
 
 def _recorded_steps(model: Checkpoint) -> pd.DataFrame:
     """Returns the training's record, with the stored models before and after each step."""
-    rows, steps = model.exposures, [*model.exports, model.artifact.counts["steps"]]
+    exposures, steps = model.exposures, [*model.exports, model.artifact.counts["steps"]]
     tokens = model.metrics.set_index("step")["tokens"]
     names = ["(start)", *(f"{EXPORTS}/{path.name}" for path in model.exports.values()), HF]
-    after = np.searchsorted(steps, rows["step"])  # the model exported at a step has seen its texts
-    rows = rows.assign(tokens_seen=rows["step"].map(tokens))
+    after = np.searchsorted(steps, exposures["step"])  # the model exported at a step has seen its texts
+    exposures = exposures.assign(tokens_seen=exposures["step"].map(tokens))
     models = dict(
         zip(MODEL_COLUMNS, (np.take(names, after), np.take(names, after + 1)), strict=True)
     )
-    return rows[POSITION_COLUMNS].assign(**models)
+    return exposures[POSITION_COLUMNS].assign(**models)
 
 
 def _steps_by_given_order(

@@ -296,14 +296,14 @@ def _relabelled_aurocs(scores: Scores, roles: Iterator[Roles]) -> Scores:
 
 def _aurocs_of_method(ordered_scores: Scores, order: NDArray[np.intp], roles: Roles) -> Scores:
     """Of one method's scores, in ascending order: the share of pairs that an inserted one wins."""
-    inserted, nonmember = (role[order] for role in roles)
-    lower = np.zeros((len(order) + 1, nonmember.shape[1]), np.int64)
-    np.cumsum(nonmember, axis=0, out=lower[1:])
+    is_inserted, is_nonmember = (role[order] for role in roles)
+    lower = np.zeros((len(order) + 1, is_nonmember.shape[1]), np.int64)
+    np.cumsum(is_nonmember, axis=0, out=lower[1:])
     below, not_above = (
         np.searchsorted(ordered_scores, ordered_scores, side) for side in ("left", "right")
     )
-    twice_won = np.einsum("nd,nd->d", inserted, lower[below] + lower[not_above])
-    pairs = inserted.sum(axis=0) * nonmember.sum(axis=0)
+    twice_won = np.einsum("nd,nd->d", is_inserted, lower[below] + lower[not_above])
+    pairs = is_inserted.sum(axis=0) * is_nonmember.sum(axis=0)
     return np.asarray(twice_won / (2 * pairs), np.float64)
 
 

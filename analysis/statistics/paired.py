@@ -68,8 +68,8 @@ def comparison_rows(
 
 def pairwise_p_values(differences: Differences) -> Scores:
     """Two-sided, from draws that are moved to a difference of zero (P)."""
-    away = np.abs(differences.draws - differences.value[:, None])
-    further = (away >= np.abs(differences.value)[:, None] - 1e-12).sum(axis=1)
+    distances_from_value = np.abs(differences.draws - differences.value[:, None])
+    further = (distances_from_value >= np.abs(differences.value)[:, None] - 1e-12).sum(axis=1)
     shares: Scores = (1 + further) / (1 + differences.draws.shape[1])
     return shares
 

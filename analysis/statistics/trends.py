@@ -249,9 +249,9 @@ def _series_curves(line: Line, confidence: float) -> Curves | None:
     """The regression of a series on its levels; its draws are as wide as Student's interval."""
     levels = sorted(line)
     members = np.array([line[level].n_members for level in levels], float)
-    fewest = min(estimate.smallest_side for estimate in line.values())
+    smallest_side = min(estimate.smallest_side for estimate in line.values())
     normal_quantile = NormalDist().inv_cdf((1 + confidence) / 2)
-    widening = student_quantile(confidence, fewest) / normal_quantile
+    widening = student_quantile(confidence, smallest_side) / normal_quantile
     return dose_response_of_groups(np.log2(levels), _values_with_draws(line), members, widening)
 
 

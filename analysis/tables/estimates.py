@@ -124,14 +124,14 @@ def _estimate_texts(results: pd.DataFrame) -> defaultdict[tuple[str, ...], str]:
 
 
 def _method_lines(
-    rows: pd.DataFrame, row_cells: Callable[[str, str], list[str]]
+    rows: pd.DataFrame, value_cells: Callable[[str, str], list[str]]
 ) -> list[list[str]]:
     """Returns one line per method; a single line if there are too few examples."""
     methods = methods_of(rows)
     if methods and (rows["needs"] != "").all():
-        return [["every method", *row_cells(*methods[0])]]
+        return [["every method", *value_cells(*methods[0])]]
     return [
-        [method_label(method, variant, methods), *row_cells(method, variant)]
+        [method_label(method, variant, methods), *value_cells(method, variant)]
         for method, variant in methods
     ]
 

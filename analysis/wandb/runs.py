@@ -115,11 +115,11 @@ class _TrainingRun:
 def _training_runs(stage: AnalysisStage, cells: Sequence[Cell]) -> dict[str, _TrainingRun]:
     """Cell → its training's run. Cells of one model get a run each, named after their scores."""
     models = [open_checkpoint(paths.model) for paths in stage.cells]
-    by_digest = {model.artifact.digest: model for model in models}
+    model_by_digest = {model.artifact.digest: model for model in models}
     digests = [cell.digests["model"] for cell in cells]
     runs = {}
     for cell in cells:
-        model = by_digest[cell.digests["model"]]
+        model = model_by_digest[cell.digests["model"]]
         name = model.artifact.path.resolve().name
         is_only_cell = digests.count(cell.digests["model"]) == 1
         suffix = "" if is_only_cell else f"-{cell.digests[CONTAMINATED][:6]}"

@@ -258,7 +258,7 @@ class Benchmark(Audit):
     def _texts(self, stage: AuditStage, tokenizer: Any, context: int | None) -> tuple[Texts, str]:
         """Returns the labelled texts and the kind of comparison."""
         chosen = [
-            name for name, value in
+            comparison for comparison, value in
             (("fresh", self.fresh), ("versions", self.versions), ("order", self.order or None))
             if value is not None
         ]  # fmt: skip

@@ -49,7 +49,7 @@ def make_token_splitter(tokenizer: Callable[..., Mapping[str, Spans]]) -> Callab
         encoding = tokenizer(
             text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )
-        return [(start, end) for start, end in encoding["offset_mapping"] if end > start]
+        return [(token_start, token_end) for token_start, token_end in encoding["offset_mapping"] if token_end > token_start]
 
     return split_tokens
 

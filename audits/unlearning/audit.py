@@ -291,9 +291,9 @@ class UnlearningInputs:
             table = table.merge(pd.DataFrame({"chunk": units, **columns}), how="left", on="chunk")
         screened_units = find_score_of_method(scores, self.audit.screen).units.table["unit"]
         for model_name, screen in screens.items():
-            is_suspicious = dict(zip(screened_units, screen.suspicious, strict=True))
+            is_suspicious_by_unit = dict(zip(screened_units, screen.suspicious, strict=True))
             table[f"suspicious in {model_name}"] = (
-                table["chunk"].map(is_suspicious).astype("boolean")
+                table["chunk"].map(is_suspicious_by_unit).astype("boolean")
             )
         write_parquet(folder / CHUNKS, pa.Table.from_pandas(table, preserve_index=False))
 

@@ -52,9 +52,9 @@ def swap_p_value(scores: Scores, other_scores: Scores, text_ids: Sequence[str], 
     rng = np.random.default_rng(derive_seed(seed, "swaps"))
     steps = _distribution_steps(scores, other_scores)
     observed, swaps_as_far = ks_distance(scores, other_scores), 0
-    batch = max(1, MAX_SIGNS // (2 * len(scores)))
-    for start in range(0, SWAPS, batch):
-        shape = min(batch, SWAPS - start), int(text_index.max()) + 1
+    swaps_per_batch = max(1, MAX_SIGNS // (2 * len(scores)))
+    for start in range(0, SWAPS, swaps_per_batch):
+        shape = min(swaps_per_batch, SWAPS - start), int(text_index.max()) + 1
         signs = rng.choice([-1.0, 1.0], shape)[:, text_index]
         swaps_as_far += int((_max_differences_by_swap(*steps, signs) >= observed - 1e-12).sum())
     return (1 + swaps_as_far) / (1 + SWAPS)

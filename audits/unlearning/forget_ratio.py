@@ -68,9 +68,9 @@ def forget_ratio(
     draws = np.stack([original.draws - unlearned.draws, original.draws - clean.draws])
     if text_count < 2 or not np.isfinite(draws).all():
         return ForgetRatio(np.nan, np.nan, np.nan, "fewer than 2 texts")
-    covariance = np.cov(draws) * text_count / (text_count - 1)
+    covariance_matrix = np.cov(draws) * text_count / (text_count - 1)
     quantile = float(student.ppf((1 + confidence) / 2, text_count - 1))
-    limits = fieller_interval(numerator, denominator, covariance, quantile)
+    limits = fieller_interval(numerator, denominator, covariance_matrix, quantile)
     if (
         limits is None
         or denominator <= MIN_DENOMINATOR * np.sqrt(text_count) * original.draws.std()

@@ -48,15 +48,15 @@ VISIBLE = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace()
 
 def classifiers_by_name(texts: Sequence[str], training_rows: Rows) -> Mapping[str, Classifier]:
     """Returns all classifiers for the texts, by name. Nothing here depends on a label."""
-    words = count_shared_n_grams(texts, training_rows, token_pattern=WORD, ngram_range=WORD_GRAMS)
+    word_counts = count_shared_n_grams(texts, training_rows, token_pattern=WORD, ngram_range=WORD_GRAMS)
     visible = [text.translate(VISIBLE) for text in texts]
-    letters = count_shared_n_grams(
+    character_counts = count_shared_n_grams(
         visible, training_rows, analyzer="char", ngram_range=CHARACTER_GRAMS
     )
     return {
-        "words": make_ridge(_weight_by_tf_idf(words, training_rows), training_rows),
-        "characters": make_ridge(_weight_by_tf_idf(letters, training_rows), training_rows),
-        "rare n-grams": RareGrams.from_counts(words, training_rows),
+        "words": make_ridge(_weight_by_tf_idf(word_counts, training_rows), training_rows),
+        "characters": make_ridge(_weight_by_tf_idf(character_counts, training_rows), training_rows),
+        "rare n-grams": RareGrams.from_counts(word_counts, training_rows),
         "dates": make_ridge(date_features(texts), training_rows),
         "form": make_ridge(form_features(texts), training_rows),
     }
@@ -349,7 +349,7 @@ class StyleRegression:
                     self.training_rows[in_half],
                     self.labels[self.training_rows[other_half]],
                 )
-                orders = [texts_order[texts] // 2 for texts_order in self.orders]
+                orders = [text_places[texts] // 2 for text_places in self.orders]
                 kernel, rows = self.kernel[np.ix_(texts, in_half)], np.arange(len(in_half))
                 inner = StyleRegression(kernel, self.labels[texts], rows, orders, self.folds)
                 yield inner, self._hat_matrix(other_half, texts) @ labels.astype(np.float64)

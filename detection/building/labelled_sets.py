@@ -155,14 +155,14 @@ def exclude_documents(
 
 
 def balance_groups(
-    selected: Groups, dropped: Sequence[SelectedDocument], number: int
+    selected: Groups, excluded: Sequence[SelectedDocument], max_documents: int
 ) -> dict[str, list[SelectedDocument]]:
-    """Returns the first `number` documents of each group that are not dropped.
+    """Returns the first `max_documents` documents of each group that are not excluded.
 
     No group of non-members has more documents than there are members, and there are as many
     members as the largest group of non-members has.
     """
-    groups = {group: docs[:number] for group, docs in exclude_documents(selected, dropped).items()}
+    groups = {group: docs[:max_documents] for group, docs in exclude_documents(selected, excluded).items()}
     members = groups.pop(MEMBER, [])
     nonmembers = {group: documents[: len(members)] for group, documents in groups.items()}
     return {MEMBER: members[: max(map(len, nonmembers.values()))], **nonmembers}
@@ -184,7 +184,7 @@ def iter_labelled_sets(
 
 
 def count_overlaps(
-    selected: Groups, dropped: Sequence[SelectedDocument], counts: CandidateCounts, longest: int
+    selected: Groups, dropped: Sequence[SelectedDocument], counts: CandidateCounts, words_per_text: int
 ) -> dict[str, Any]:
     """Returns the numbers of texts that share 13 words with a text of the other label.
 
@@ -193,7 +193,7 @@ def count_overlaps(
     near_duplicates, only_templates = near_duplicates_across_labels(selected)
     near_duplicates = list(dropped) or near_duplicates
     return {
-        "words_of_a_text": longest,
+        "words_of_a_text": words_per_text,
         "members_that_share_13_words_with_a_non-member": sum(d.member for d in near_duplicates),
         "non-members_that_share_13_words_with_a_member": sum(not d.member for d in near_duplicates),
         "these_are": "dropped" if dropped else "kept",

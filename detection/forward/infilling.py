@@ -73,7 +73,7 @@ def make_branches(sequence: Sequence[int], top_id: NDArray[Any], future: int) ->
 
 
 def branch_states(
-    model: CausalLM, cache: DynamicCache, texts: Sequence[Branches], queries: int
+    model: CausalLM, cache: DynamicCache, texts: Sequence[Branches], max_queries: int
 ) -> Iterator[tuple[list[Branches], Tensor]]:
     """Yields the hidden states (N, X) of the texts' query tokens, a piece of every text at a time.
 
@@ -81,9 +81,9 @@ def branch_states(
         model: the model.
         cache: the keys and values of the same texts, right-padded; it is not modified.
         texts: the branches of each text.
-        queries: the maximum number of query tokens per text and piece; a branch is not divided.
+        max_queries: the maximum number of query tokens per text and piece; a branch is not divided.
     """
-    bounds = [_query_pieces(text, queries) for text in texts]
+    bounds = [_query_pieces(text, max_queries) for text in texts]
     for i in range(max(map(len, bounds))):
         piece = [
             t[slice(*b[i])] if i < len(b) else t[:0] for t, b in zip(texts, bounds, strict=True)
@@ -111,11 +111,11 @@ def naive_states(
             yield [piece if other is text else other[:0] for other in texts], states_NX
 
 
-def _query_pieces(text: Branches, queries: int) -> list[tuple[int, int]]:
-    """Divides the query tokens between branches into pieces of up to `queries` tokens."""
+def _query_pieces(text: Branches, max_queries: int) -> list[tuple[int, int]]:
+    """Divides the query tokens between branches into pieces of up to `max_queries` tokens."""
     cuts = [0]
     for begin, end in pairwise([*np.flatnonzero(text.offset == 0).tolist(), len(text)]):
-        if end - cuts[-1] > queries and begin > cuts[-1]:
+        if end - cuts[-1] > max_queries and begin > cuts[-1]:
             cuts.append(begin)
     return list(pairwise([*cuts, len(text)])) if len(text) else []
 
@@ -187,8 +187,8 @@ def run_branches(
         return model.hidden_states_and_cache(input_ids=ids_BT, cache=cache)[0]
 
     texts = model.score(sequences, compute_hidden_states=hidden)
-    queries = max(1, min(QUERIES, batch_tokens // len(sequences)))
-    states = partial(branch_states, model, cache, queries=queries)
+    max_queries = max(1, min(QUERIES, batch_tokens // len(sequences)))
+    states = partial(branch_states, model, cache, queries=max_queries)
     return _all_copies(model, sequences, names, future, texts, states, on_progress)
 
 

@@ -107,5 +107,5 @@ def _logits(model: CausalLM, hidden_NX: Tensor, shared: int) -> Tensor:
 def _mean_gain(target_NV: Tensor, reference_NV: Tensor) -> Tensor:
     log_target, log_reference = target_NV.log_softmax(-1), reference_NV.log_softmax(-1)
     p_reference = log_reference.exp()
-    gains = p_reference * (log_target.to(log_reference.device) - log_reference)
-    return gains.where(p_reference > 0, 0).sum(-1)
+    weighted_gains = p_reference * (log_target.to(log_reference.device) - log_reference)
+    return weighted_gains.where(p_reference > 0, 0).sum(-1)

@@ -175,8 +175,8 @@ class CausalLM(LanguageModel):
         for shape in sorted(set(shapes)):
             indices = [i for i, prompt_shape in enumerate(shapes) if prompt_shape == shape]
             batch = [prompts[i] for i in indices]
-            rows = generate_batch(self.hf, self.device, batch, temperature)
-            continuations.update(zip(indices, rows, strict=True))
+            batch_continuations = generate_batch(self.hf, self.device, batch, temperature)
+            continuations.update(zip(indices, batch_continuations, strict=True))
         return [continuations[i] for i in range(len(prompts))]
 
     def stats_of(self, hidden_NX: Tensor, targets: Sequence[NDArray[np.int64]]) -> list[TokenStats]:

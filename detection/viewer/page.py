@@ -148,7 +148,7 @@ def _example_data(text: Text, stored: StoredResults) -> dict[str, Any]:
     stats = example.stats(ORIGINAL)
     encoding = stored.tokenizer(text.text, return_offsets_mapping=True, verbose=False)
     ids = np.array(encoding["input_ids"][1 : len(stats) + 1])
-    scores, flags = _scores_and_flags(text, stored, len(stats))
+    scores, flag_texts = _scores_and_flags(text, stored, len(stats))
     numbers = token_numbers_by_name(example, stored.methods)
     return {
         "id": text.example_id,
@@ -159,7 +159,7 @@ def _example_data(text: Text, stored: StoredResults) -> dict[str, Any]:
         "top": _likeliest_token_ids(stats, ids),
         "numbers": {name: _to_thousandths(values) for name, values in numbers.items()},
         "scores": scores,
-        "flags": flags,
+        "flags": flag_texts,
     }
 
 

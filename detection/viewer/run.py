@@ -79,7 +79,7 @@ def run(stage: ViewStage) -> Path:
     examples = open_examples(stage.examples)
     texts = page.select_examples(examples, stage.view.examples, stage.view.ids, stage.seed)
     models = open_models(stage, {"reference"} if stage.reference.given else ())
-    methods, left_out = _split_servable(methods, models)
+    methods, left_out_methods = _split_servable(methods, models)
     tokenizer = _shared_tokenizer(stage, models, texts)
     resources = open_resources(stage, all_needs(methods))
     methods = name_upper_bounds(methods, models)
@@ -90,7 +90,7 @@ def run(stage: ViewStage) -> Path:
     )
     _check_passes_stored(stage, required - passes.keys())
     stored_methods = _methods_with_stored_passes(methods, passes)
-    left_out |= {name for name, _ in methods.keys() - stored_methods.keys()}
+    left_out_methods |= {name for name, _ in methods.keys() - stored_methods.keys()}
     stored = page.StoredResults(
         tokenizer=tokenizer,
         passes=passes,
@@ -99,7 +99,7 @@ def run(stage: ViewStage) -> Path:
         occurrences=occurrences_by_id(stage.examples.path),
     )
     out = Path(stage.out).expanduser()
-    facts = _head_entries(stage, models, len(examples), sorted(left_out))
+    facts = _head_entries(stage, models, len(examples), sorted(left_out_methods))
     with disk_errors_as_data_errors(out.parent), atomic_output_file(out) as temporary:
         temporary.write_text(
             page.render_page(facts, page.page_data(texts, stored)), encoding="utf-8"

@@ -49,13 +49,13 @@ class AfterPrefixView(View):
             pairs = zip(tokens, shots_by_text, strict=True)
             owners = [t.owner for t, shots in pairs if shots == prefix]
             check_shots_disjoint(prefix, [(owner.example_id, owner.text) for owner in owners])
-        task = partial(
+        run_with_prefixes = partial(
             run_prefixed,
             prefixes=[Shots(reader.tokenizer, prefix) for prefix in prefixes],
             batch_tokens=reader.settings.batch_tokens,
             context=reader.source.context,
         )
-        return ViewWork(task, tokens, ([prefixes.index(shots) for shots in shots_by_text],))
+        return ViewWork(run_with_prefixes, tokens, ([prefixes.index(shots) for shots in shots_by_text],))
 
     def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Warns that windows leave no room for a prefix."""

@@ -122,9 +122,9 @@ def _prove_export(export_format: Format, opened_export: ContaminatedFolder) -> P
     """Verifies an export, and checks that as much was read as was written."""
     proof = export_format.prove(opened_export)
     units = f"{proof.units.unit}s"
-    written = opened_export.artifact.counts[units]
-    if proof.tokens != written:
-        proof.failures.append(f"{proof.tokens} {units}, but {written} were written")
+    written_units = opened_export.artifact.counts[units]
+    if proof.tokens != written_units:
+        proof.failures.append(f"{proof.tokens} {units}, but {written_units} were written")
     return proof
 
 

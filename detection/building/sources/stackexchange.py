@@ -61,12 +61,12 @@ class StackExchange(Source):
         """Returns the text of the HTML without code and formulas."""
         parts: list[str] = []
         depth = 0  # of elements that are left out
-        for token_kind, value in iter_html_tokens(raw):
+        for token_kind, text_or_tag_name in iter_html_tokens(raw):
             if token_kind == TEXT:
-                parts.append("" if depth else value)
-            elif value in OMITTED_ELEMENTS:
+                parts.append("" if depth else text_or_tag_name)
+            elif text_or_tag_name in OMITTED_ELEMENTS:
                 depth = max(0, depth + (1 if token_kind == START else -1))
-            elif token_kind == START and value in LINE_BREAK_ELEMENTS:
+            elif token_kind == START and text_or_tag_name in LINE_BREAK_ELEMENTS:
                 parts.append("\n")
         return FORMULA.sub(" ", "".join(parts))
 

@@ -215,9 +215,9 @@ class Wikipedia(Source):
     @cached_property
     def _disambiguation_pattern(self) -> re.Pattern[str] | None:
         """Matches a template of a disambiguation page, or its magic word."""
-        names = DISAMBIGUATION if self.disambiguation is None else self.disambiguation
-        pattern = rf"\{{\{{\s*(?:{names})\s*(?:\||\}}\}})|__DISAMBIG__"
-        return re.compile(pattern, re.IGNORECASE) if names else None
+        names_pattern = DISAMBIGUATION if self.disambiguation is None else self.disambiguation
+        pattern = rf"\{{\{{\s*(?:{names_pattern})\s*(?:\||\}}\}})|__DISAMBIG__"
+        return re.compile(pattern, re.IGNORECASE) if names_pattern else None
 
     @cached_property
     def _page_dates(self) -> PageDates | None:
