@@ -12,11 +12,7 @@ from contamination.analysis.cells import CLEAN
 from contamination.analysis.conditions import rows_by_condition
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import method_label, methods_of
-from contamination.analysis.statistics.controls import (
-    LEVEL,
-    group_by_control,
-    off_control_rows,
-)
+from contamination.analysis.statistics.controls import LEVEL, group_by_control, off_control_rows
 from contamination.analysis.statistics.trends import OCCURRENCES
 from contamination.analysis.summary import (
     Direction,

@@ -36,8 +36,8 @@ from contamination.core.artifacts import (
     is_complete,
     run_folder,
 )
-from contamination.core.disk import is_writable_folder
 from contamination.core.files import write_text_atomically
+from contamination.core.output_paths import is_writable_folder
 from contamination.core.terminal import wrap_text
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from contamination.analysis.report_folder import Report
 from contamination.analysis.statistics.controls import describe_verdict, group_by_control
 from contamination.analysis.statistics.flagged import flag_notes, unflagged_sentences
 from contamination.analysis.statistics.groups import ANY, occurrences_sort_key
-from contamination.analysis.statistics.results import why_without_number
+from contamination.analysis.statistics.results_table import why_without_number
 from contamination.analysis.statistics.tidy_tables import Statistics
 from contamination.analysis.statistics.trends import NO_SLOPE, OCCURRENCES, ONE_DOSE
 from contamination.analysis.statistics.turning_points import parse_level_indices

@@ -13,7 +13,7 @@ from contamination.analysis.cells import Series, SharedSettings
 from contamination.analysis.factors import FACTORS, Factor
 from contamination.analysis.methods import Methods, checkpoint_of, sort_methods
 from contamination.analysis.statistics.groups import ANY
-from contamination.analysis.statistics.results import why_without_number
+from contamination.analysis.statistics.results_table import why_without_number
 from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.blind import BLIND

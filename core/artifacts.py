@@ -27,11 +27,11 @@ import yaml
 from contamination.core import integrity, stored_files
 from contamination.core.config import identity_data
 from contamination.core.config_diff import log_nearest_folder
-from contamination.core.disk import disk_errors_as_data_errors
 from contamination.core.errors import ArtifactError, ConfigError, UserError
 from contamination.core.files import hashed_json, sync_to_disk, write_text_atomically
 from contamination.core.hashing import combined_digest, digests_by_name
 from contamination.core.lock import CLAIM_SEPARATOR, exclusive_build
+from contamination.core.output_paths import disk_errors_as_data_errors
 
 if TYPE_CHECKING:
     import pandas as pd

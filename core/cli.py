@@ -32,8 +32,8 @@ from omegaconf.errors import OmegaConfBaseException
 from contamination.core import integrity, process_records, secrets
 from contamination.core.artifacts import Artifact, version_text
 from contamination.core.config import convert_config
-from contamination.core.disk import check_has_disk, disk_errors_as_data_errors
 from contamination.core.errors import ConfigError, StoppedError, UserError, near_names, require
+from contamination.core.output_paths import check_has_disk, disk_errors_as_data_errors
 from contamination.core.signals import stop_on_signals
 from contamination.core.stored_files import check_yaml_limits
 from contamination.core.suggestions import known_fields, similar_fields, unknown_field_in_error

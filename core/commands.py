@@ -101,8 +101,8 @@ def command_schema(command: Command) -> Schema:
 
 def _typed_nodes(file: str) -> set[str]:
     """The names of the config nodes to which conf/<file>.yaml gives a schema."""
-    defaults_entries = [e for e in read_yaml(CONF / f"{file}.yaml")["defaults"] if isinstance(e, str)]
-    return {re.split("[/@]", e)[-1] for e in defaults_entries if e.startswith("schema/")}
+    defaults = [e for e in read_yaml(CONF / f"{file}.yaml")["defaults"] if isinstance(e, str)]
+    return {re.split("[/@]", e)[-1] for e in defaults if e.startswith("schema/")}
 
 
 def describe_field(command: Command, name: str) -> FieldDoc:

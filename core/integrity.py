@@ -18,10 +18,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from contamination.core.disk import RUST_OS_ERROR
 from contamination.core.errors import ArtifactError, UserError, describe_error, require
 from contamination.core.files import HASH_KEY, file_state, verified_json
 from contamination.core.hashing import digests_by_name, is_hidden
+from contamination.core.output_paths import RUST_OS_ERROR
 from contamination.core.stored_files import (
     check_name_inside_folder,
     is_inside,

@@ -125,7 +125,7 @@ def holding_lease_if_free(file: Path) -> Iterator[bool]:
     if describe_lease_holder(file) is None:
         with suppress(FileNotFoundError):
             if time.time() - file.stat().st_mtime > 10 * LEASE_SECONDS:
-                _invalidate_lease(file, file_state(file))  # it is then taken over within 2 s
+                _invalidate_lease_if_unchanged(file, file_state(file))  # taken over within 2 s
         with suppress(Timeout, LeaseSettingsMismatch):
             lease.acquire(timeout=4)
             is_held = True
@@ -158,7 +158,7 @@ def _wait_for_lease(lease: SoftFileLease, file: Path, folder: Path) -> None:
             lease.acquire(timeout=LEASE_SECONDS)
             return
         time.sleep(max(0.0, start + LEASE_SECONDS - time.monotonic()))
-        _invalidate_lease(file, state)
+        _invalidate_lease_if_unchanged(file, state)
 
 
 def _is_held_on_this_machine(lease: SoftFileLease, file: Path) -> bool:
@@ -170,7 +170,7 @@ def _is_held_on_this_machine(lease: SoftFileLease, file: Path) -> bool:
     return False
 
 
-def _invalidate_lease(file: Path, expected_state: tuple[int, ...] | None) -> None:
+def _invalidate_lease_if_unchanged(file: Path, expected_state: tuple[int, ...] | None) -> None:
     """Invalidates a lease if its file has the expected state, so that `filelock` takes it over.
 
     Otherwise `filelock` never takes over an empty file (left by a full disk), a lease of another

@@ -218,7 +218,7 @@ def load_pretrained(factory: Any, field: str, path: str, **options: Any) -> Any:
 
     logging.disable_progress_bar()
     location, source_options = _pretrained_arguments(field, path)
-    _check_config_sizes(field, path, Path(location))
+    _check_config_fits_weights(field, path, Path(location))
     if not source_options:
         go_offline_if_hub_unreachable()
     trusted = options.pop("trust_remote_code", False)
@@ -246,7 +246,7 @@ HARMLESS_SIZE = 1000
 """Values up to this one are not checked: such a model is built, and its weights are compared."""
 
 
-def _check_config_sizes(field: str, path: str, folder: Path) -> None:
+def _check_config_fits_weights(field: str, path: str, folder: Path) -> None:
     """Checks that the weights of a local folder can have the sizes in its config.json.
 
     Each layer has at least one tensor, and each width is a dimension of some tensor.

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from contamination.data.text import (
+from contamination.data.words import (
     ZERO_WIDTH_SPACE,
     invisible_pattern,
     normalise_text,
@@ -211,7 +211,7 @@ TEXT_SEPARATOR = "\n"  # normalised texts contain no line break
 
 
 class VerbatimCounter:
-    """Counts occurrences of whole texts in other texts, after `data.text.normalise_text`.
+    """Counts occurrences of whole texts in other texts, after `data.words.normalise_text`.
 
     A zero-width space in the searched text may be inside a word or in place of a space. Texts
     without a visible character are never found.

@@ -20,7 +20,7 @@ from contamination.core.errors import ConfigError, DataError, near_names, requir
 from contamination.core.stored_files import read_yaml
 from contamination.data.config import BenchmarkConfig, with_escapes
 from contamination.data.readers.rows import Row, Tally
-from contamination.data.text import is_blank
+from contamination.data.words import is_blank
 
 MAX_SPEC_CHARACTERS = 8  # a width with more digits would exhaust the memory
 

@@ -24,8 +24,8 @@ from omegaconf.errors import OmegaConfBaseException
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from contamination.core.config import PROPER_FRACTION, convert_config
-from contamination.core.disk import disk_errors_as_data_errors
 from contamination.core.errors import ConfigError, DataError, UserError, near_names, require
+from contamination.core.output_paths import disk_errors_as_data_errors
 from contamination.core.statistics.metrics import chosen_metrics
 from contamination.core.stored_files import read_yaml
 from contamination.core.tokenizer_panics import tokenizer_panics_as_config_errors

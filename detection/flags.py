@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from contamination.data.text import is_blank
+from contamination.data.words import is_blank
 from contamination.detection.passes import LOWEST_LOGPROB, ORIGINAL, Example, Pass
 from contamination.detection.views import view_of
 

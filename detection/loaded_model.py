@@ -82,7 +82,7 @@ class LoadedModel(Reader):
             f"{wanted.view_key}: {share} are longer than the model's context of {context} tokens "
             "and are read in windows."
         )
-        view_of(wanted).check_windows(wanted, context, share)
+        view_of(wanted).check_works_in_windows(wanted, context, share)
 
     def tokenize(self, wanted: Pass, texts: Sequence[Text]) -> list[Tokens]:
         """Returns the tokens of every version, with the special tokens that the tokenizer adds."""

@@ -33,7 +33,7 @@ from contamination.detection.models import model_for_pass
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.pass_store import PassRow, StatsByText, StoredPass
 from contamination.detection.passes import Pass
-from contamination.detection.resources import Resources
+from contamination.detection.view_resources import Resources
 from contamination.detection.views import view_of
 from contamination.detection.workers import keep_children_alive
 

@@ -17,9 +17,9 @@ from contamination.detection.methods.registry import build_methods, is_all
 from contamination.detection.models import model_for_pass, open_model
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.models.hf_model import HFModel
-from contamination.detection.resources import Prefix, Resources, held_out_prefix, open_prefix
 from contamination.detection.scope import describe_scope_obstacle
 from contamination.detection.supplied_neighbors import Neighbors, has_neighbors
+from contamination.detection.view_resources import Prefix, Resources, held_out_prefix, open_prefix
 from contamination.detection.views import view_of
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from contamination.core.artifacts import (
     run_folder,
 )
 from contamination.core.config import identity_data
-from contamination.core.disk import check_writable_folder, disk_errors_as_data_errors
 from contamination.core.errors import ConfigError
 from contamination.core.hashing import file_digest
+from contamination.core.output_paths import check_writable_folder, disk_errors_as_data_errors
 from contamination.data.examples import examples_digest
 from contamination.data.texts import Texts
 from contamination.detection.config import DetectionStage, parse_slice
@@ -43,7 +43,6 @@ from contamination.detection.requirements import (
     open_models,
     open_resources,
 )
-from contamination.detection.resources import Resources
 from contamination.detection.scope import output_starts_digest, restrict_to_scope
 from contamination.detection.scores import (
     COLUMNS,
@@ -55,6 +54,7 @@ from contamination.detection.scores import (
     write_score_tables,
 )
 from contamination.detection.summary import CSV, write_exports
+from contamination.detection.view_resources import Resources
 
 SHOWN_CHARACTERS = 1_000
 """The number of characters of the first text that the log shows."""

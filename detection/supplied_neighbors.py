@@ -35,14 +35,14 @@ class Neighbors:
     examples: ExamplesConfig
 
     @cached_property
-    def by_text(self) -> Mapping[str, Sequence[str]]:
+    def by_text_sha256(self) -> Mapping[str, Sequence[str]]:
         """The neighbours of each text, by the text's SHA-256, in the order of the file.
 
         Raises:
             ConfigError: the benchmark has no neighbours for a part.
             DataError: a file has the wrong number of rows.
         """
-        return dict(_neighbors_by_text(self.examples))
+        return dict(_neighbors_by_text_sha256(self.examples))
 
     def of(self, text: Text, n: int) -> Sequence[str]:
         """Returns the first `n` neighbours of a text.
@@ -50,7 +50,7 @@ class Neighbors:
         Raises:
             DataError: there are fewer.
         """
-        neighbors = self.by_text.get(text.sha256, ())
+        neighbors = self.by_text_sha256.get(text.sha256, ())
         if len(neighbors) < n:
             raise DataError(
                 f"text {text.example_id} has {len(neighbors)} neighbours in the files of "
@@ -64,7 +64,7 @@ class Neighbors:
         """Returns a hash of the neighbours of these texts."""
         digest = hashlib.sha256()
         for sha256 in sorted({text.sha256 for text in texts}):
-            digest.update("\0".join([sha256, *self.by_text.get(sha256, ()), "\n"]).encode())
+            digest.update("\0".join([sha256, *self.by_text_sha256.get(sha256, ()), "\n"]).encode())
         return digest.hexdigest()
 
 
@@ -75,7 +75,7 @@ def has_neighbors(examples: ExamplesConfig) -> bool:
     )
 
 
-def _neighbors_by_text(examples: ExamplesConfig) -> Iterator[tuple[str, Sequence[str]]]:
+def _neighbors_by_text_sha256(examples: ExamplesConfig) -> Iterator[tuple[str, Sequence[str]]]:
     """Yields each text's SHA-256 and its neighbours, source by source and row by row."""
     tally = Tally("stop", "examples.on_error")
     for part in chosen_parts(examples):

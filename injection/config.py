@@ -19,7 +19,7 @@ from contamination.core.config import (
 from contamination.core.errors import require
 from contamination.core.seeds import fill_in_seeds
 from contamination.core.statistics.estimates import ALL_BENCHMARKS
-from contamination.core.tasks import TasksConfig
+from contamination.core.task_runner import TasksConfig
 from contamination.data.config import BenchmarkConfig
 
 BOUNDARIES = ("token", "word", "sentence", "document")

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from contamination.core.artifacts import path_part_of
-from contamination.core.tasks import TaskRunner
+from contamination.core.task_runner import TaskRunner
 from contamination.data.readers.rows import group_by_size
-from contamination.data.text import normalise_text
+from contamination.data.words import normalise_text
 from contamination.injection import packing
 from contamination.injection.corpus import FinetuningSet, PackedCorpus, open_corpus
 from contamination.injection.shared_text_search import VERBATIM, PoolSearch, first_words
@@ -111,7 +111,7 @@ class CorpusSearchTask:
         """Returns no files: only results are returned."""
         return []
 
-    def make(self, piece: int) -> dict[str, Any]:
+    def process_piece(self, piece: int) -> dict[str, Any]:
         """Searches the documents that begin in a part, each up to its end.
 
         Returns:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from contamination.core.tasks import TaskRunner
+from contamination.core.task_runner import TaskRunner
 from contamination.data.readers.rows import group_by_size
 from contamination.injection.placement import PlacedSegment
 from contamination.injection.token_stream import Ids, Tokenizer, TokenStream
@@ -260,7 +260,7 @@ class PackingTask:
         """Returns the files that a piece writes."""
         return [self.folder / name for name in self.part_names[max(0, piece - 1) : piece]]
 
-    def make(self, piece: int) -> dict[str, Any]:
+    def process_piece(self, piece: int) -> dict[str, Any]:
         """Writes a part and count its sequences, or hash the clean stream."""
         if piece == 0:
             return {"clean_sha256": prefix_hashes(self.stream)}
@@ -288,7 +288,7 @@ class ProofTask:
         """Returns no files: only results are returned."""
         return []
 
-    def make(self, piece: int) -> dict[str, Any]:
+    def process_piece(self, piece: int) -> dict[str, Any]:
         """Checks a part, together with the last tokens of earlier parts, where copies may begin."""
         before = read_last_tokens(self.paths[:piece], self.check.tail_tokens)
         blocks = read_blocks(self.paths[piece])

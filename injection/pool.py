@@ -25,7 +25,7 @@ from contamination.data.near_duplicates import (
 )
 from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.templates import check_formats, fill_fields
-from contamination.data.text import is_blank, is_contained_in, normalise_text
+from contamination.data.words import is_blank, is_contained_in, normalise_text
 from contamination.injection.config import InjectionStage
 from contamination.injection.occurrences import Counts
 from contamination.injection.pool_sizes import choose_sizes, describe_remedy, requested_sizes

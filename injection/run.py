@@ -25,7 +25,7 @@ from contamination.core.config import instantiate_node
 from contamination.core.errors import DataError, require
 from contamination.core.models import model_digest
 from contamination.core.seeds import unit_hash
-from contamination.core.tasks import TaskRunner, TasksConfig
+from contamination.core.task_runner import TaskRunner, TasksConfig
 from contamination.data.readers import Corpus, CorpusByFile, Document
 from contamination.data.readers.rows import describe_skipped
 from contamination.injection import (
@@ -181,7 +181,14 @@ def _make_corpus(
     }
     separator_tokens = len(tokenizer.encode(config.separator))
     ledger = packing_module.make_ledger(
-        stream, placed, examples, copies.texts, templates, tokenizer, separator_tokens, sequence_tokens
+        stream,
+        placed,
+        examples,
+        copies.texts,
+        templates,
+        tokenizer,
+        separator_tokens,
+        sequence_tokens,
     )
     proof = _prove_packed_parts(stage, examples, ledger, folder, packing.part_names, runner)
     across_documents = finished_corpus_search.matches_only_in_proof(

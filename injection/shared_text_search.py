@@ -23,7 +23,7 @@ from contamination.data.ngrams import (
     Words,
     words_of,
 )
-from contamination.data.text import ZERO_WIDTH_SPACE, normalise_text
+from contamination.data.words import ZERO_WIDTH_SPACE, normalise_text
 
 log = logging.getLogger(__name__)
 TEMPLATE_GAP = -1

@@ -266,7 +266,7 @@ def train_tokenizer(config: TokenizerConfig, documents: Iterator[Document], fold
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    bpe.train_from_iterator(_iter_texts(documents, config.train_characters), trainer)
+    bpe.train_from_iterator(_iter_first_texts(documents, config.train_characters), trainer)
     bpe.post_processor = processors.TemplateProcessing(
         single=f"{BOS} $A", special_tokens=[(BOS, bpe.token_to_id(BOS))]
     )
@@ -276,7 +276,7 @@ def train_tokenizer(config: TokenizerConfig, documents: Iterator[Document], fold
     hf.save_pretrained(folder)
 
 
-def _iter_texts(documents: Iterator[Document], wanted_characters: int) -> Iterator[str]:
+def _iter_first_texts(documents: Iterator[Document], wanted_characters: int) -> Iterator[str]:
     n_read = 0
     for document in documents:
         if n_read >= wanted_characters:

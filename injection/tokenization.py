@@ -18,7 +18,7 @@ import pandas as pd
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.progress import progress_bar
-from contamination.core.tasks import initialize_worker, run_unless_stored
+from contamination.core.task_runner import initialize_worker, run_unless_stored
 from contamination.data.readers import Corpus, Document
 from contamination.data.readers.rows import group_by_size
 from contamination.injection.shared_text_search import DocumentMatch, PoolSearch

@@ -22,7 +22,7 @@ import numpy as np
 
 from contamination.core.errors import DataError
 from contamination.core.seeds import unit_hash
-from contamination.core.tasks import TaskRunner
+from contamination.core.task_runner import TaskRunner
 from contamination.data.readers import CorpusByFile
 from contamination.data.readers.mixture import no_documents_error, warn_of_used_up_subset
 from contamination.data.readers.rows import Shard as File
@@ -252,7 +252,7 @@ class FileTokenizationTask:
         """Returns the files of the tokens and of the table of documents."""
         return tokenization.shard_paths(self.work.folder, self.numbers[piece])[1:]
 
-    def make(self, piece: int) -> dict[str, Any]:
+    def process_piece(self, piece: int) -> dict[str, Any]:
         """Tokenizes a file, up to the number of tokens that is wanted of all files together.
 
         Returns:

@@ -21,7 +21,7 @@ import pandas as pd
 
 from contamination.data.ngrams import Places, VerbatimCounter, hash_windows, rarest_window_starts
 from contamination.data.readers.rows import group_by_size
-from contamination.data.text import normalise_text
+from contamination.data.words import normalise_text
 from contamination.injection.token_stream import Ids, Tokenizer
 
 Covered = np.ndarray[Any, np.dtype[np.bool_]]

@@ -20,13 +20,13 @@ from pathlib import Path
 
 from contamination.core import artifacts
 from contamination.core.config import runtime_field
-from contamination.core.disk import check_writable_folder, disk_errors_as_data_errors
 from contamination.core.errors import ArtifactError, DataError, require
 from contamination.core.files import sync_to_disk, write_text_atomically
 from contamination.core.hashing import combined_digest, digests_by_name, file_digests_of_folder
 from contamination.core.integrity import MANIFEST
 from contamination.core.lock import exclusive_build
 from contamination.core.models import load_model, load_tokenizer
+from contamination.core.output_paths import check_writable_folder, disk_errors_as_data_errors
 from contamination.core.stored_files import read_text
 from contamination.training import trained_model
 from contamination.training.trained_model import ancestry_of
@@ -124,7 +124,9 @@ def _adopt_hf_model(source: Path, runs: Path) -> artifacts.Artifact:
         if digests_by_name({file_name: copy / file_name for file_name in files}) != files:
             raise DataError(f"{source} changed while it was copied: run the same command again.")
         counts = {"parameters": parameters, **ancestry_of("path", str(source)).manifest_entries()}
-        return artifacts.WrittenFiles([f"{trained_model.HF}/{file_name}" for file_name in files], counts)
+        return artifacts.WrittenFiles(
+            [f"{trained_model.HF}/{file_name}" for file_name in files], counts
+        )
 
     inputs = {"model": combined_digest(files)}
     folder = artifacts.run_folder(runs, trained_model.KIND, source.name, Adopted(), inputs)

@@ -19,7 +19,7 @@ from contamination.core.config import (
     register_schema,
 )
 from contamination.core.errors import require
-from contamination.core.tasks import TasksConfig
+from contamination.core.task_runner import TasksConfig
 from contamination.injection.finetuning.config import (
     BOTH,
     FINETUNING,

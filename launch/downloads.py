@@ -17,7 +17,7 @@ from contamination.data.readers.hub import download_split, hub_nodes, is_data_se
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.requirements import all_needs
 from contamination.injection.pool import chosen_source
-from contamination.launch.benchmark_evaluation import is_benchmark
+from contamination.launch.labelled_benchmark import is_benchmark
 from contamination.launch.plan import BASE, CellPlan, plan
 
 
@@ -86,7 +86,7 @@ def fetch(config: DictConfig) -> None:
     """
     remedy = "download its files and the models, and give examples.path=DIR model.path=DIR."
     require(not is_benchmark(config), "examples", "a labelled benchmark", remedy)
-    all_downloads = list_downloads(plan(config, read=False))
+    all_downloads = list_downloads(plan(config, read_benchmarks=False))
     for download in all_downloads:
         print(f"{download.field}: {download.name} …", flush=True)
         download.fetch()

@@ -26,7 +26,7 @@ from contamination.launch import workload
 from contamination.launch.cells import KIND
 from contamination.launch.plan import CellPlan
 from contamination.launch.run_records import read_costs
-from contamination.launch.shared import make_base_training_stage
+from contamination.launch.shared_artifacts import make_base_training_stage
 from contamination.launch.stage_runner import Stages
 from contamination.training.config import TrainingStage
 from contamination.training.resources import LOGIT_COPIES, memory_need

@@ -22,7 +22,7 @@ from contamination.launch import downloads, forecast
 from contamination.launch.cells import Launch
 from contamination.launch.config import LaunchSettings
 from contamination.launch.forecast import RunForecast
-from contamination.launch.pipeline import make_checked_plan
+from contamination.launch.pipeline import make_checked_cell_plan
 from contamination.launch.plan import CellPlan, run_names_by_stage
 from contamination.launch.shared_runs import Key, key_by_run
 from contamination.launch.stage_runner import Stages
@@ -70,7 +70,7 @@ def survey_cell(
         code = launch.folder / "code-…"
         stages = Stages(settings.cluster, launch.cell(overrides).folder, code)
         cell.stages = stages
-        cell.plan = make_checked_plan(config, settings, stages, read=False)
+        cell.plan = make_checked_cell_plan(config, settings, stages, read_benchmarks=False)
         cell.forecasts = forecast.forecast_runs(cell.plan, stages)
         cell.keys = key_by_run(cell.plan, stages)
         cell.texts = checks.check(cell.plan)
@@ -169,7 +169,10 @@ def describe_base_model(plan: CellPlan) -> str:
     if plan.pretraining is None:
         tokenizer = plan.injection.tokenizer.path
         own = f"tokenizer.path={tokenizer}" if tokenizer else "its own tokenizer"
-        return f"base model: model.path={model.path}, with {own}; corpus {corpus_name} is trained on it"
+        return (
+            f"base model: model.path={model.path}, with {own}; corpus {corpus_name} is trained "
+            "on it"
+        )
     pretraining, base_corpus_name = plan.pretraining, plan.base_corpus.get("name", "corpus")
     line = (
         f"base model: {model.name}, from random weights, trained on {pretraining.budget_tokens:,} "
@@ -254,8 +257,10 @@ def _totals(runs: Sequence[RunForecast]) -> list[str]:
 
 
 def _swept_fields(cells: Sequence[CellOverview]) -> list[str]:
-    overridden_fields = dict.fromkeys(word.partition("=")[0] for cell in cells for word in cell.overrides)
-    return [name for name in overridden_fields if len({_value(cell.overrides, name) for cell in cells}) > 1]
+    overridden = dict.fromkeys(word.partition("=")[0] for cell in cells for word in cell.overrides)
+    return [
+        name for name in overridden if len({_value(cell.overrides, name) for cell in cells}) > 1
+    ]
 
 
 def _value(overrides: Iterable[str], name: str) -> str:

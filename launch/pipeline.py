@@ -15,7 +15,7 @@ from contamination.core.errors import require
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.injection.config import InjectionStage
-from contamination.launch import second_stage, shared
+from contamination.launch import second_stage, shared_artifacts
 from contamination.launch.config import ClusterConfig, LaunchSettings, PipelineNodes
 from contamination.launch.plan import BASE, CellPlan, check_methods, plan, stage_with_models
 from contamination.launch.stage_runner import Stages
@@ -69,7 +69,7 @@ def run_cell(plan: CellPlan, stages: Stages, until: str | None = None) -> CellPa
     return None
 
 
-def make_checked_plan(
+def make_checked_cell_plan(
     config: DictConfig,
     settings: LaunchSettings,
     stages: Stages,
@@ -83,15 +83,15 @@ def make_checked_plan(
         config: the cell's configuration.
         settings: its part that says how to run.
         stages: start the stages' processes.
-        cell_was_done: whether the cell was done with this configuration. Then its base model exists,
-            and transformers is not imported to check the architecture; should a stage train after
-            all, it checks it.
+        cell_was_done: whether the cell was done with this configuration. Then its base model
+            exists, and transformers is not imported to check the architecture; should a stage train
+            after all, it checks it.
         read_benchmarks: whether to read the benchmarks, which may download them.
 
     Raises:
         UserError: something that can be known before any work.
     """
-    cell = plan(config, read=read_benchmarks, check_base_model=not cell_was_done)
+    cell = plan(config, read_benchmarks=read_benchmarks, check_base_model=not cell_was_done)
     processes = stages.processes("train").count
     check_batch(cell.training.training, processes)
     if cell.has_second_stage:
@@ -100,7 +100,7 @@ def make_checked_plan(
     remedy = "choose some to score, such as benchmark=[boolq], or stop before (launch.stage=train)."
     require(bool(cell.injection.benchmark) or stops_before_scoring, "benchmark", [], remedy)
     if cell.pretraining:
-        shared.make_base_training_stage(cell.training, cell.pretraining, processes)
+        shared_artifacts.make_base_training_stage(cell.training, cell.pretraining, processes)
     return cell
 
 
@@ -124,7 +124,9 @@ def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
 def _make_corpora(plan: CellPlan, stages: Stages) -> Corpora:
     base = None
     if plan.pretraining:
-        base = shared.make_base_corpus(plan.injection, plan.base_corpus, plan.pretraining, stages)
+        base = shared_artifacts.make_base_corpus(
+            plan.injection, plan.base_corpus, plan.pretraining, stages
+        )
     stage = replace(
         injection_stage_with_tokenizer(plan, base), compared=_corpora_of_base_model(plan, base)
     )
@@ -138,23 +140,25 @@ def _make_corpora(plan: CellPlan, stages: Stages) -> Corpora:
     check_methods(plan, _stage_with_examples(plan.detection, texts or study))
     validation, config = plan.training.validation_folder, plan.training.training
     if config.evaluate_every_steps and not validation:
-        validation = str(shared.make_validation_corpus(stage, config.evaluate_tokens, stages).path)
+        validation = str(
+            shared_artifacts.make_validation_corpus(stage, config.evaluate_tokens, stages).path
+        )
     return Corpora(study, base, validation, pretraining, texts)
 
 
 def _corpora_of_base_model(plan: CellPlan, base: Artifact | None) -> dict[str, str]:
     """Returns the corpora that the base model was trained on, to compare them with the pools."""
     if base:
-        return {shared.BASE: str(base.path)}
+        return {shared_artifacts.BASE: str(base.path)}
     model_path = plan.training.model.path
-    return shared.find_training_corpora(model_path) if model_path is not None else {}
+    return shared_artifacts.find_training_corpora(model_path) if model_path is not None else {}
 
 
 def _train_models(plan: CellPlan, stages: Stages, corpora: Corpora) -> CellModels:
     """Trains the base model, unless one is given, and then the contaminated model."""
     stage, pretraining = plan.training, plan.pretraining
     if pretraining and corpora.base:
-        base = str(shared.train_base_model(stage, pretraining, corpora.base, stages).path)
+        base = str(shared_artifacts.train_base_model(stage, pretraining, corpora.base, stages).path)
     else:
         base = str(stage.model.path)
     start = replace(stage.model, path=base, architecture=None)
@@ -208,7 +212,9 @@ def _detection_stage_by_run(
 def _reference_path(plan: CellPlan, stages: Stages, corpora: Corpora, base: str) -> str | None:
     """Returns the path of the reference model, after training one if the plan needs one."""
     if plan.makes_reference and plan.pretraining and corpora.base:
-        model = shared.train_reference_model(plan.training, plan.pretraining, corpora.base, stages)
+        model = shared_artifacts.train_reference_model(
+            plan.training, plan.pretraining, corpora.base, stages
+        )
         return str(model.path)
     path = plan.detection.reference.path
     return base if path == BASE else path

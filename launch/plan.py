@@ -14,7 +14,7 @@ from contamination.core.models import resolve_model_path
 from contamination.detection.config import DetectionStage, NeighborModelConfig, PrefixConfig
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.requirements import all_needs, choose_methods
-from contamination.detection.resources import open_prefix
+from contamination.detection.view_resources import open_prefix
 from contamination.injection.config import InjectionConfig, InjectionStage
 from contamination.launch.config import LaunchSettings, PipelineNodes, SecondStage
 from contamination.launch.second_stage import check_second_stage
@@ -78,7 +78,9 @@ class CellPlan:
         return SequenceOrder(sequences, config.batch_sequences, None, config.epochs)
 
 
-def plan(config: DictConfig, *, read_benchmarks: bool = True, check_base_model: bool = True) -> CellPlan:
+def plan(
+    config: DictConfig, *, read_benchmarks: bool = True, check_base_model: bool = True
+) -> CellPlan:
     """Returns the stages that the pipeline's configuration describes, after checking them.
 
     Args:
@@ -119,7 +121,9 @@ def plan(config: DictConfig, *, read_benchmarks: bool = True, check_base_model: 
     training, width = stages.training, stages.injection.injection.sequence_tokens
     check_recipe(training.training, training.deepspeed, stages.sequence_order, width)
     if stages.has_second_stage:
-        check_second_stage(stages.second, training.deepspeed, stages.injection, read=read_benchmarks)
+        check_second_stage(
+            stages.second, training.deepspeed, stages.injection, read=read_benchmarks
+        )
     training.wandb.check_login()
     if not read_benchmarks:
         contamination.injection.run.check_config_nodes(stages.injection)

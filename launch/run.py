@@ -26,15 +26,15 @@ from omegaconf.errors import OmegaConfBaseException
 from contamination.core.artifacts import Artifact, is_complete
 from contamination.core.cli import overrides_of_sweep_cells, print_error
 from contamination.core.config import convert_config
-from contamination.core.disk import disk_errors_as_data_errors, is_writable_folder
 from contamination.core.distributed import launched_process_count
 from contamination.core.errors import ConfigError, StoppedError, UserError
 from contamination.core.lock import remove_empty_folders_on_error
+from contamination.core.output_paths import disk_errors_as_data_errors, is_writable_folder
 from contamination.core.progress import OUTER_TITLE, set_in_environment
-from contamination.launch import benchmark_evaluation, pipeline, slurm, snapshot
+from contamination.launch import labelled_benchmark, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import ClusterConfig, LaunchSettings
-from contamination.launch.pipeline import make_checked_plan
+from contamination.launch.pipeline import make_checked_cell_plan
 from contamination.launch.plan import CellPlan, input_digests
 from contamination.launch.saved_config import check_savable, is_saved, load_config, save_config
 from contamination.launch.stage_runner import Stages
@@ -86,7 +86,7 @@ def _announce_sweep(config: DictConfig) -> None:
     launch = Launch.of_command(config.runs, config.name, overrides)
     is_dry = config.launch.dry_run
     is_new = is_writable_folder(config.runs) and not launch.is_registered
-    if not cells or benchmark_evaluation.is_benchmark(config) or not (is_dry or is_new):
+    if not cells or labelled_benchmark.is_benchmark(config) or not (is_dry or is_new):
         return
     from contamination.launch import overview
 
@@ -142,12 +142,12 @@ def run(config: DictConfig) -> Artifact | None:
             "the others itself: see cluster=local, torchrun, deepspeed, slurm and datatrove."
         )
     check_savable(config)
-    scored = benchmark_evaluation.is_benchmark(config)
+    scored = labelled_benchmark.is_benchmark(config)
     if scored:
-        benchmark_evaluation.check_cell(config, settings)
+        labelled_benchmark.check_cell(config, settings)
     if settings.launch.dry_run:
         print(
-            benchmark_evaluation.describe_cell(config)
+            labelled_benchmark.describe_cell(config)
             if scored
             else _describe_dry_run(config, settings)
         )
@@ -170,9 +170,9 @@ def run(config: DictConfig) -> Artifact | None:
     launch, plan = Launch.of_command(config.runs, config.name, overrides), None
     cell_folder = launch.cell(overrides)
     if not scored:  # checked before anything is written
-        done_before = _is_cell_done(cell_folder, config)
-        plan = make_checked_plan(
-            config, settings, Stages(settings.cluster), done_before=done_before
+        cell_was_done = _is_cell_done(cell_folder, config)
+        plan = make_checked_cell_plan(
+            config, settings, Stages(settings.cluster), cell_was_done=cell_was_done
         )
         if not is_writable_folder(config.runs):
             return _report_from_read_only_folder(config, plan, settings.launch.stage)
@@ -186,8 +186,8 @@ def run(config: DictConfig) -> Artifact | None:
 
 def _report_on_done_cells(config: DictConfig, launch: Launch) -> Artifact | None:
     """Writes the report on the cells that are done; None if there is none, or for a benchmark."""
-    if benchmark_evaluation.is_benchmark(config):
-        benchmark_evaluation.write_report(config, launch)
+    if labelled_benchmark.is_benchmark(config):
+        labelled_benchmark.write_report(config, launch)
         return None
     cell_paths = launch.done_cell_paths()
     return pipeline.report(config, cell_paths) if cell_paths else None
@@ -292,15 +292,15 @@ def _run_or_prepare_cell(
     cell, conf = CellFolder(stages.folder), stages.code / "conf"
     cell.register(list(HydraConfig.get().overrides.task))
     cell_config = OmegaConf.merge(config, {"launch": {"cell": str(cell.folder)}})
-    done_before = plan is None and _is_cell_done(cell, config)
+    cell_was_done = plan is None and _is_cell_done(cell, config)
     if settings.cluster.kind != "slurm":
         save_config(cell.folder, cell_config, conf)
-        _run_cell(config, settings, stages, plan, done_before=done_before)
+        _run_cell(config, settings, stages, plan, cell_was_done=cell_was_done)
         return
     try:
         if slurm.queued_job_ids([cell]):  # the queued job keeps the configuration that it was given
             return
-        plan = plan or make_checked_plan(config, settings, stages, done_before=done_before)
+        plan = plan or make_checked_cell_plan(config, settings, stages, cell_was_done=cell_was_done)
         if _is_cell_done(cell, config, input_digests(plan)):
             return
     except Exception as error:
@@ -330,16 +330,16 @@ def _run_cell(
     stages: Stages,
     plan: CellPlan | None = None,
     *,
-    done_before: bool = False,
+    cell_was_done: bool = False,
 ) -> None:
     """Runs the cell in this process, up to the stage that is asked for."""
     cell, until = CellFolder(stages.folder), settings.launch.stage
     position = Launch(cell.folder.parents[1]).describe_position(cell)
     with cell.record_run(until), set_in_environment(OUTER_TITLE, position):
-        if benchmark_evaluation.is_benchmark(config):
-            cell.write_outcome(benchmark_evaluation.run_cell(config, stages))
+        if labelled_benchmark.is_benchmark(config):
+            cell.write_outcome(labelled_benchmark.run_cell(config, stages))
             return
-        plan = plan or make_checked_plan(config, settings, stages, done_before=done_before)
+        plan = plan or make_checked_cell_plan(config, settings, stages, cell_was_done=cell_was_done)
         # only SLURM needs it; elsewhere every stage finds its artefacts by their content
         content = input_digests(plan) if settings.cluster.kind == "slurm" else None
         paths = pipeline.run_cell(plan, stages, until)
@@ -359,7 +359,7 @@ def _run_slice(
     position = Launch(cell.folder.parents[1]).describe_position(cell)
     stages = Stages(settings.cluster, slice_folder.folder, snapshot.HOME, slice=fraction)
     with slice_folder.record_run("detect"), set_in_environment(OUTER_TITLE, position):
-        pipeline.run_cell(make_checked_plan(config, settings, stages), stages)
+        pipeline.run_cell(make_checked_cell_plan(config, settings, stages), stages)
         slice_folder.write_outcome(Outcome("done"))
 
 

@@ -22,7 +22,7 @@ from contamination.injection.finetuning.config import (
     PRETRAINING,
     FinetuningStage,
 )
-from contamination.launch import shared
+from contamination.launch import shared_artifacts
 from contamination.launch.config import SecondStage
 from contamination.launch.stage_runner import Stages
 from contamination.training.config import TrainingStage
@@ -113,7 +113,7 @@ def make_pretraining_corpus(
     """Returns the first stage's corpus: the contaminated one, or as many tokens without copies."""
     if second.members_in != FINETUNING:
         return contaminated_corpus
-    return shared.make_clean_corpus(injection, stages)
+    return shared_artifacts.make_clean_corpus(injection, stages)
 
 
 def make_finetuning_set(

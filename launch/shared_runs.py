@@ -13,7 +13,7 @@ from typing import Any
 from contamination.core.config import identity_data
 from contamination.launch.pipeline import injection_stage_with_tokenizer
 from contamination.launch.plan import CellPlan
-from contamination.launch.shared import (
+from contamination.launch.shared_artifacts import (
     base_corpus_stage,
     clean_corpus_stage,
     make_base_training_stage,

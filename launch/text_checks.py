@@ -1,7 +1,7 @@
 """Checks before a cell runs whether its corpora and benchmarks have enough text.
 
 The tokenizer that the base model will have is trained for it, and documents are tokenised for some
-seconds (`injection.supply`). Nothing is downloaded, and nothing is kept.
+seconds (`injection.token_supply`). Nothing is downloaded, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from contamination.injection.finished_corpus_search import texts_by_example
 from contamination.injection.pool import chosen_source, read_candidates
 from contamination.injection.pool_sizes import PoolSizes, find_adapted_sizes, requested_sizes
 from contamination.injection.run import hash_range_of_part, make_tokenizer, plan_insertions
-from contamination.injection.supply import MEASURING_SECONDS, TokenSupply, measure_supply
 from contamination.injection.token_stream import Tokenizer
+from contamination.injection.token_supply import MEASURING_SECONDS, TokenSupply, measure_supply
 from contamination.launch.pipeline import injection_stage_with_tokenizer
 from contamination.launch.plan import CellPlan
-from contamination.launch.shared import base_corpus_stage, validation_corpus_stage
+from contamination.launch.shared_artifacts import base_corpus_stage, validation_corpus_stage
 from contamination.launch.shared_runs import trained_tokenizer_key
 
 

@@ -145,8 +145,8 @@ def scoring_workload(plan: CellPlan, model: ModelCost | None, *, first: bool) ->
     The `first` run of a cell includes what later runs reuse: the passes of other models, and the
     neighbours, which one device makes.
     """
-    tokens_per_text_by_role = _tokens_read_per_text(plan)
-    tokens = _text_count(plan) * (tokens_per_text_by_role.target + first * tokens_per_text_by_role.other_models)
+    tokens_by_role = _tokens_read_per_text(plan)
+    tokens = _text_count(plan) * (tokens_by_role.target + first * tokens_by_role.other_models)
     if model is None:
         return Workload(tokens, None)
     flops = masked_lm_token_flops(plan, assumed_text_tokens(plan)) if first else None

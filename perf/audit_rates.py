@@ -19,7 +19,7 @@ import sys
 
 import numpy as np
 
-from contamination.audits.books.rates import (
+from contamination.audits.books.contamination_rates import (
     DRAWS,
     Rates,
     correct_rate,

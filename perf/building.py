@@ -22,7 +22,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from contamination.core.cli import compose_stage
-from contamination.core.tasks import TaskRunner
+from contamination.core.task_runner import TaskRunner
 from contamination.detection.building import datasheet
 from contamination.detection.building.overlap_selection import NgramSearch
 from contamination.detection.building.run import BuildStage, run

@@ -33,12 +33,16 @@ from contamination.analysis.statistics.controls import (
     ControlAurocs,
     ControlKey,
     control_aurocs,
-    distances_by_control,
+    distances_from_chance,
     mean_control_aurocs,
     with_control_p_values,
 )
-from contamination.analysis.statistics.results import make_blind_baseline
-from contamination.audits.books.rates import Rates, _reach_probabilities, rank_p_values
+from contamination.analysis.statistics.results_table import make_blind_baseline
+from contamination.audits.books.contamination_rates import (
+    Rates,
+    _reach_probabilities,
+    rank_p_values,
+)
 from contamination.core.statistics.bootstrap import Scores, draw_resample
 from contamination.core.statistics.estimates import (
     ALL_BENCHMARKS,
@@ -138,7 +142,9 @@ def is_off(aurocs: ControlAurocs) -> tuple[bool, bool]:
     """Returns whether a report finds a control off, and whether the mean alone would."""
     facts = {"cell": "", "metric": AUROC.name, "checkpoint": CLEAN, "occurrences": "any"}
     rows = pd.DataFrame(aurocs.keys(), columns=ControlKey._fields).assign(needs="", **facts)
-    p_control = with_control_p_values(rows, "cell", {"": distances_by_control(aurocs)})["p_control"]
+    p_control = with_control_p_values(rows, "cell", {"": distances_from_chance(aurocs)})[
+        "p_control"
+    ]
     main_benchmark = (
         ALL_BENCHMARKS
         if any(key.benchmark == ALL_BENCHMARKS for key in aurocs)

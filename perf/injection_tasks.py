@@ -33,7 +33,7 @@ import numpy as np
 import pandas as pd
 
 from contamination.core.hashing import file_digest
-from contamination.core.tasks import TaskRunner, initialize_worker
+from contamination.core.task_runner import TaskRunner, initialize_worker
 from contamination.data.readers.embedded import EmbeddedCorpus, EmbeddedRows
 from contamination.data.readers.files import FilesCorpus
 from contamination.data.readers.rows import Tally

@@ -33,7 +33,7 @@ import contamination.training.unlearning
 from contamination.analysis.config import AnalysisStage, CellPaths, WandbReport
 from contamination.core.cli import CONF
 from contamination.core.config import convert_config, identity_data
-from contamination.core.tasks import TasksConfig
+from contamination.core.task_runner import TasksConfig
 from contamination.data.config import ExamplesConfig
 from contamination.data.texts import Text
 from contamination.detection.config import DetectionStage, ScoredModelConfig

@@ -175,9 +175,9 @@ def model_state_bytes(
     if "gradients" in offloaded:  # the host's optimizer keeps them in float32
         states |= {"gradients": 4 * share, "step": 0.0}
     loaded = 4 * (parameters if stage < 3 or made_whole else shape.largest)
-    device_bytes_by_name = {name: 0.0 if name in offloaded else float(n) for name, n in states.items()}
+    device_bytes = {name: 0.0 if name in offloaded else float(n) for name, n in states.items()}
     return {
-        **device_bytes_by_name,
+        **device_bytes,
         "buffers": float(_buffer_bytes(parameters, weight_bytes, stage, zero)),
         "loading": 0.0 if stage == 3 else 4.0 * parameters,
         "host": HOST_HEADROOM * max(sum(states[name] for name in offloaded), loaded),

@@ -109,7 +109,7 @@ def _recorded_steps(model: Checkpoint) -> pd.DataFrame:
     exposures, steps = model.exposures, [*model.exports, model.artifact.counts["steps"]]
     tokens = model.metrics.set_index("step")["tokens"]
     names = ["(start)", *(f"{EXPORTS}/{path.name}" for path in model.exports.values()), HF]
-    after = np.searchsorted(steps, exposures["step"])  # the model exported at a step has seen its texts
+    after = np.searchsorted(steps, exposures["step"])  # an export has seen its step's texts
     exposures = exposures.assign(tokens_seen=exposures["step"].map(tokens))
     models = dict(
         zip(MODEL_COLUMNS, (np.take(names, after), np.take(names, after + 1)), strict=True)

@@ -227,7 +227,7 @@ def page_data(findings: Findings) -> dict[str, Any]:
         "scored": [base.legend_name(*pair, methods) for pair in methods if pair[0] != BLIND],
         "benchmarks": benchmarks,
         "conditions": sorted(conditions, key=lambda name: name not in measured),
-        "metrics": _metrics_data(pooled, config),
+        "metrics": _metric_display_data(pooled, config),
         "estimates": _packed_columns(_with_labels(pooled, methods), ESTIMATES),
         "curves": _packed_columns(labelled_curves, CURVES),
         "bins": _packed_columns(_with_labels(findings.bins, methods), BINS),
@@ -250,7 +250,7 @@ def _highlighted_labels(pooled: pd.DataFrame, methods: Methods) -> list[str]:
     return [base.legend_name(*pair, methods) for pair in methods if pair in best]
 
 
-def _metrics_data(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
+def _metric_display_data(pooled: pd.DataFrame, config: AnalysisConfig) -> dict[str, Any]:
     measured = set(pooled["metric"])
     return {
         metric.name: {

@@ -5,7 +5,7 @@ every method. Membership was drawn at random, example by example, and so were th
 what chance does is known: the roles of a benchmark's examples (inserted, never inserted,
 non-member) are permuted RELABELINGS times, the same for all methods (the blind baseline brings its
 own shuffled labels, `results.BlindBaselines`). The permutations are of the texts of all cells
-together (`analysis.statistics.relabelling`), so that relabelled cells share as many members as the
+together (`analysis.statistics.shared_permutations`), so that relabelled cells share as many members as the
 cells do.
 
 Each AUROC's distance from 0.5, in standard deviations of its relabelings, is compared with the
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from contamination.analysis.cells import CLEAN, Cell
 from contamination.analysis.statistics.groups import ANY, measurable_groups
-from contamination.analysis.statistics.relabelling import (
+from contamination.analysis.statistics.shared_permutations import (
     ExampleIds,
     ids_by_benchmark,
     shared_permutations,
@@ -115,7 +115,7 @@ class Distances(NamedTuple):
     """The largest of any key, for the actual labels and then for each relabelling."""
 
 
-def distances_by_control(aurocs_by_key: ControlAurocs) -> dict[str, Distances]:
+def distances_from_chance(aurocs_by_key: ControlAurocs) -> dict[str, Distances]:
     """Returns those of the clean model (CLEAN) and of the blind baseline (BLIND), where known."""
     by_control: dict[str, dict[ControlKey, Scores]] = {}
     for key, aurocs in aurocs_by_key.items():

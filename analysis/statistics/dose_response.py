@@ -316,7 +316,7 @@ def _curves_with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence
     )
     moved = np.array(
         [
-            _shifts_of_draws(s.drawn, *sides_influence)
+            _level_and_slope_shifts(s.drawn, *sides_influence)
             for s, sides_influence in zip(samples, influence, strict=True)
         ]
     )
@@ -357,7 +357,7 @@ def _example_influences(
     return residuals[:, None] * per_win, (wins - wins.mean(axis=0)) / (n * (n - 1)) ** 0.5
 
 
-def _shifts_of_draws(drawn: Resample, members: Scores, nonmembers: Scores) -> Scores:
+def _level_and_slope_shifts(drawn: Resample, members: Scores, nonmembers: Scores) -> Scores:
     """Returns by how much each draw shifts the level and the slope (D×2)."""
     sides = (drawn.members, members), (drawn.nonmembers, nonmembers)
     moved: Scores = sum(counts @ side - side.sum(axis=0) for counts, side in sides)

@@ -16,9 +16,9 @@ import pandas as pd
 from contamination.analysis.cells import CONTAMINATED, Cell
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.methods import method_label, methods_of
-from contamination.analysis.statistics import results, seed_pooling
+from contamination.analysis.statistics import results_table, seed_pooling
 from contamination.analysis.statistics.groups import ANY, groups_of_lacking_benchmarks
-from contamination.analysis.statistics.results import Estimates
+from contamination.analysis.statistics.results_table import Estimates
 from contamination.core.statistics.estimates import ALL_BENCHMARKS, estimate_without_value
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.flags import describe_flags
@@ -43,7 +43,7 @@ def unflagged_rows(
         replace(config, fpr=[], tpr=[]),
     )
     cell_estimates = [
-        results.cell_estimates(cell, None, only_auroc, seed) for cell in without_flagged
+        results_table.cell_estimates(cell, None, only_auroc, seed) for cell in without_flagged
     ]
     estimate_pairs = zip(without_flagged, cell_estimates, strict=True)
     cell_estimates = [

@@ -17,7 +17,7 @@ import numpy as np
 from contamination.analysis.cells import CONTAMINATED
 from contamination.analysis.methods import sort_methods
 from contamination.analysis.statistics.groups import ANY
-from contamination.analysis.statistics.results import Estimates
+from contamination.analysis.statistics.results_table import Estimates
 from contamination.core.statistics.bootstrap import Scores, percentile_intervals
 from contamination.core.statistics.estimates import Estimate
 from contamination.core.statistics.significance import holm_correction

@@ -14,7 +14,7 @@ import numpy as np
 from contamination.analysis.cells import CONTAMINATED, Cell, cell_sort_key
 from contamination.analysis.factors import BY_COLUMN, factor_values
 from contamination.analysis.methods import default_variants
-from contamination.analysis.statistics.results import Estimates, Measure, estimate_rows
+from contamination.analysis.statistics.results_table import Estimates, Measure, estimate_rows
 from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Counts, Scores, draw_named_counts
 from contamination.core.statistics.estimates import (

@@ -22,11 +22,11 @@ from contamination.analysis.statistics import (
     controls,
     flagged,
     paired,
-    results,
+    results_table,
     seed_pooling,
     trends,
 )
-from contamination.analysis.statistics.relabelling import ids_by_benchmark
+from contamination.analysis.statistics.shared_permutations import ids_by_benchmark
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def compute_statistics(
 ) -> Statistics:
     """Every table of the cells. `seed` draws the resamples and the baseline's folds."""
     ids = ids_by_benchmark(cells)
-    blind = results.BlindBaselines(config.blind_folds, seed, ids)
+    blind = results_table.BlindBaselines(config.blind_folds, seed, ids)
     rows: dict[str, list[dict[str, Any]]] = {"results": [], "pooled": [], "paired": [], "trend": []}
     rows["unflagged"] = []
     conditions = []
@@ -66,22 +66,23 @@ def compute_statistics(
     }
     for name, cells_of_condition in seed_pooling.cells_by_condition(cells).items():
         cell_estimates = [
-            results.cell_estimates(cell, blind(cell), config, seed) for cell in cells_of_condition
+            results_table.cell_estimates(cell, blind(cell), config, seed)
+            for cell in cells_of_condition
         ]
         replicates = seed_pooling.Replicates.of(cells_of_condition)
         pooled = seed_pooling.pool_estimates(cell_estimates, replicates, seed)
         control_aurocs = [
             controls.control_aurocs(cell, blind(cell), seed, ids) for cell in cells_of_condition
         ]
-        distances_by_name["condition"][name] = controls.distances_by_control(
+        distances_by_name["condition"][name] = controls.distances_from_chance(
             controls.mean_control_aurocs(control_aurocs)
         )
         distances_by_name["cell"] |= {
-            c.name: controls.distances_by_control(o)
+            c.name: controls.distances_from_chance(o)
             for c, o in zip(cells_of_condition, control_aurocs, strict=True)
         }
         for cell, estimates in zip(cells_of_condition, cell_estimates, strict=True):
-            rows["results"] += results.cell_rows(cell, estimates, config.confidence)
+            rows["results"] += results_table.cell_rows(cell, estimates, config.confidence)
         rows["pooled"] += seed_pooling.condition_rows(
             cells_of_condition, cell_estimates, pooled, config.confidence
         )
@@ -107,9 +108,9 @@ def _make_statistics(
     cells: Sequence[Cell],
     distances_by_name: Mapping[str, Mapping[str, Mapping[str, controls.Distances]]],
 ) -> Statistics:
-    cell_results = results.rows_to_table(rows["results"], results.COLUMNS)
+    cell_results = results_table.rows_to_table(rows["results"], results_table.COLUMNS)
     cell_results = controls.with_control_p_values(cell_results, "cell", distances_by_name["cell"])
-    pooled = results.rows_to_table(rows["pooled"], seed_pooling.COLUMNS)
+    pooled = results_table.rows_to_table(rows["pooled"], seed_pooling.COLUMNS)
     pooled = controls.with_control_p_values(pooled, "condition", distances_by_name["condition"])
     integers = ["last_tokens", *(factor.column for factor in FACTORS if factor.integer)]
     typed = {name: pooled[name].astype("Int64") for name in integers}

@@ -28,7 +28,7 @@ from contamination.analysis.statistics.groups import (
     groups_of_lacking_benchmarks,
     measurable_groups,
 )
-from contamination.analysis.statistics.results import Estimates, resample_group
+from contamination.analysis.statistics.results_table import Estimates, resample_group
 from contamination.analysis.statistics.seed_pooling import (
     Replicates,
     hierarchical_draws,

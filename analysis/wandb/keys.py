@@ -24,7 +24,7 @@ import pandas as pd
 from contamination.analysis.cells import CLEAN, CONTAMINATED
 from contamination.analysis.methods import Methods, method_label, methods_of
 from contamination.analysis.statistics.groups import ANY, occurrences_sort_key
-from contamination.analysis.statistics.results import COLUMNS
+from contamination.analysis.statistics.results_table import COLUMNS
 from contamination.analysis.statistics.trends import OCCURRENCES
 
 BY_OCCURRENCES = f"by_{OCCURRENCES}/"

@@ -19,7 +19,7 @@ import pandas as pd
 
 from contamination.analysis.config import WandbReport
 from contamination.analysis.report_folder import KIND, REPORT, RESULTS, TABLES
-from contamination.analysis.statistics.results import COLUMNS
+from contamination.analysis.statistics.results_table import COLUMNS
 from contamination.analysis.statistics.trends import OCCURRENCES
 from contamination.analysis.tables.estimates import cell_tables
 from contamination.analysis.tables.paper_comparisons import paper_learning_rate_table

@@ -15,11 +15,7 @@ from contamination.audits.benchmark import inputs
 from contamination.audits.benchmark.blind import cached_blind_tests
 from contamination.audits.benchmark.comparison import Comparison, by_benchmark, compare, holm
 from contamination.audits.benchmark.exchangeability import LEAST_P, RELABELLINGS
-from contamination.audits.benchmark.origin import (
-    check_near_copies,
-    is_drawn,
-    with_merged_clusters,
-)
+from contamination.audits.benchmark.origin import check_near_copies, is_drawn, with_merged_clusters
 from contamination.audits.benchmark.report import report
 from contamination.audits.benchmark.tables import BenchmarkFindings
 from contamination.core.config import Range, at_least, ranged_field, runtime_field

@@ -21,12 +21,7 @@ from contamination.audits.benchmark.effects import (
     spread_within_sides,
     without_cluster_means,
 )
-from contamination.audits.benchmark.exchangeability import (
-    TINY,
-    SetTest,
-    combined_scores,
-    set_test,
-)
+from contamination.audits.benchmark.exchangeability import TINY, SetTest, combined_scores, set_test
 from contamination.audits.benchmark.origin import design_of
 from contamination.core.errors import DataError
 from contamination.core.seeds import derive_seed

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
+from contamination.audits.books.contamination_rates import NULL_MODELS, RANKS
 from contamination.audits.books.epub import LIMITS, Limits
-from contamination.audits.books.rates import NULL_MODELS, RANKS
 from contamination.audits.books.reading import (
     ROLES,
     Book,

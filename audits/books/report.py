@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from contamination.audits.base import AuditResult
-from contamination.audits.books.rates import NORMAL, RANKS
+from contamination.audits.books.contamination_rates import NORMAL, RANKS
 from contamination.audits.books.reading import ROLES
 from contamination.audits.books.results import BookScores, BooksResult, Suspect
 from contamination.audits.books.selection import CandidateAccuracy
@@ -109,7 +109,7 @@ def _no_suspect_sentence(result: BooksResult, null_model: str) -> str:
     """Returns a sentence that no suspect was found, and whether the negatives allow any to be."""
     negatives, suspects = len(result.negatives.values), len(result.suspects)
     needed_together = result.suspects_needed_together(ALPHA * ROUNDING)
-    at_false_discovery_rate = f"at a false discovery rate of {ALPHA:.0%}"
+    at_fdr = f"at a false discovery rate of {ALPHA:.0%}"
     if needed_together == 1:
         return (
             f"**None of {suspects} suspects** is shown to have more snippets above the threshold "
@@ -124,9 +124,7 @@ def _no_suspect_sentence(result: BooksResult, null_model: str) -> str:
         )
     none = f"**None of {suspects} suspects** is found, which therefore says nothing."
     if null_model == NORMAL:
-        return (
-            f"{finding} {at_false_discovery_rate}: more negatives are needed, or some that are more alike. {none}"
-        )
+        return f"{finding} {at_fdr}: more negatives are needed, or some that are more alike. {none}"
     for_one_suspect = round(1 / ALPHA) - 1
     for_one_of_all = round(suspects / ALPHA) - 1
     remedy = f"at least {for_one_of_all} negatives are needed to find one suspect of {suspects}"
@@ -136,7 +134,7 @@ def _no_suspect_sentence(result: BooksResult, null_model: str) -> str:
             f"of {suspects}"
         )
     return (
-        f"{finding} {at_false_discovery_rate}, whatever its rate: {remedy} (audit.null_model={NORMAL} needs fewer, "
+        f"{finding} {at_fdr}, whatever its rate: {remedy} (audit.null_model={NORMAL} needs fewer, "
         f"but assumes that books are normally distributed). {none}"
     )
 

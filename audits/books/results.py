@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from contamination.audits.books.rates import (
+from contamination.audits.books.contamination_rates import (
     RANKS,
     CorrectedRate,
     Rates,

@@ -170,7 +170,7 @@ class SharedEdges:
     def shared_word_count(self, text_index: int) -> int:
         """Returns the length in words of a text's run of shared words; 0 if it has none."""
         counts = self.word_book_counts(text_index)
-        return _shared_run_length(counts[::-1] if self._backwards else counts)
+        return _shared_edge_word_count(counts[::-1] if self._backwards else counts)
 
     def exempt_texts(self, text_indices: Sequence[int]) -> None:
         """Stops counting the words of these texts as boilerplate, in any text."""
@@ -220,7 +220,7 @@ def _make_boilerplate_run(
     )
 
 
-def _shared_run_length(book_counts: NDArray[np.intp]) -> int:
+def _shared_edge_word_count(book_counts: NDArray[np.intp]) -> int:
     """Returns how many of the first words are shared, including gaps; 0 if none or too many are."""
     shared = np.flatnonzero(book_counts >= MIN_BOOKS)
     gaps = np.flatnonzero(np.diff(shared, prepend=-1) > GAP_WORDS)

@@ -12,8 +12,8 @@ from contamination.audits.books.reading import ROLES, Book
 from contamination.core.errors import DataError
 from contamination.core.seeds import derive_seed
 from contamination.data.examples import make_text
-from contamination.data.text import word_spans
 from contamination.data.texts import Text
+from contamination.data.words import word_spans
 
 Spans = Sequence[tuple[int, int]]
 """The start and end of each word or token of a text, in characters."""
@@ -38,7 +38,7 @@ class BookSnippets:
 
 
 def list_word_spans(text: str) -> Spans:
-    """Returns the spans of the words (see `data.text.word_spans`)."""
+    """Returns the spans of the words (see `data.words.word_spans`)."""
     return [*word_spans(text)]
 
 
@@ -49,7 +49,11 @@ def make_token_splitter(tokenizer: Callable[..., Mapping[str, Spans]]) -> Callab
         encoding = tokenizer(
             text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
         )
-        return [(token_start, token_end) for token_start, token_end in encoding["offset_mapping"] if token_end > token_start]
+        return [
+            (token_start, token_end)
+            for token_start, token_end in encoding["offset_mapping"]
+            if token_end > token_start
+        ]
 
     return split_tokens
 

@@ -145,7 +145,7 @@ class UnlearningInputs:
             answers=comparison.group_mean_table(
                 self.models, answer_quantities, suspicious_questions
             ),
-            utility=self._utility_table(),
+            utility=self._utility_loss_table(),
             chunks=self.chunks,
             texts=str(self.audit.texts),
             of_validation=self.audit.validation is not None,
@@ -263,7 +263,7 @@ class UnlearningInputs:
         table = comparison.forget_ratio_table(self.models, compared)
         return None if table.empty else table
 
-    def _utility_table(self) -> pd.DataFrame | None:
+    def _utility_loss_table(self) -> pd.DataFrame | None:
         """Returns the loss on validation texts, else on the non-members; None without either."""
         nonmembers = (~self.chunks["member"].fillna(True)).to_numpy(bool)
         texts = self.validation

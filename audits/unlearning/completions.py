@@ -21,12 +21,12 @@ from contamination.audits.unlearning.text_similarity import rouge_l
 from contamination.core.artifacts import is_complete
 from contamination.core.statistics.bootstrap import Scores
 from contamination.data.examples import make_text
-from contamination.data.text import split_at_share
 from contamination.data.texts import Text, Texts
+from contamination.data.words import split_at_share
 from contamination.detection.config import DetectionConfig
 from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import ORIGINAL, Continuation, Pass
-from contamination.detection.resources import Resources
+from contamination.detection.view_resources import Resources
 from contamination.injection.corpus import open_corpus
 
 Similarity = Callable[[Sequence[tuple[str, str]]], Scores]

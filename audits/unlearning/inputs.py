@@ -13,8 +13,8 @@ from contamination.core.errors import ConfigError, DataError, UserError, near_na
 from contamination.core.seeds import derive_seed, unit_hash
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
-from contamination.data.text import NON_BLANK_RUN
 from contamination.data.texts import Text, Texts
+from contamination.data.words import NON_BLANK_RUN
 from contamination.detection.config import ScoredModelConfig
 from contamination.detection.examples import open_examples
 from contamination.detection.models import open_model

@@ -31,8 +31,8 @@ from contamination.data.config import ExamplesConfig
 from contamination.data.examples import lines_digest, texts_of_rows
 from contamination.data.readers.rows import Row, Tally
 from contamination.data.rows import raw_rows
-from contamination.data.text import is_blank
 from contamination.data.texts import Texts
+from contamination.data.words import is_blank
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks import accuracy, extraction

@@ -12,10 +12,7 @@ import pandas as pd
 from contamination.audits.base import AuditResult
 from contamination.audits.unlearning import tables
 from contamination.audits.unlearning.inputs import AuditedModels
-from contamination.audits.unlearning.metric_report import (
-    over_unlearning_warnings,
-    render_metrics,
-)
+from contamination.audits.unlearning.metric_report import over_unlearning_warnings, render_metrics
 from contamination.audits.unlearning.quantities import Quantity
 from contamination.audits.unlearning.tables import format_decimals, format_estimate
 from contamination.core.report.charts import (

@@ -21,7 +21,9 @@ def relabelled_differences(members: Scores, nonmembers: Scores, n_draws: int, se
     """
     values, counts = np.unique(np.concatenate([members, nonmembers]), return_counts=True)
     rng = np.random.default_rng(seed)
-    member_counts = rng.multivariate_hypergeometric(counts, len(members), n_draws, method="marginals")
+    member_counts = rng.multivariate_hypergeometric(
+        counts, len(members), n_draws, method="marginals"
+    )
     differences: Scores = member_counts @ values / len(members)
     differences -= (counts - member_counts) @ values / len(nonmembers)
     return differences

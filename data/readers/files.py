@@ -27,7 +27,7 @@ from contamination.data.readers.rows import (
     Tally,
     read_file,
 )
-from contamination.data.text import is_blank
+from contamination.data.words import is_blank
 
 ENCODING_ERRORS = ("strict", "replace", "ignore")
 MISSING_VALUE = object()

@@ -12,7 +12,7 @@ from contamination.core.errors import ConfigError
 from contamination.data.readers import RowSource
 from contamination.data.readers.files import value_at
 from contamination.data.readers.rows import Row, Tally
-from contamination.data.text import is_blank
+from contamination.data.words import is_blank
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,9 @@ VISIBLE = {code: 0xF0000 + code for code in range(0x3001) if chr(code).isspace()
 
 def classifiers_by_name(texts: Sequence[str], training_rows: Rows) -> Mapping[str, Classifier]:
     """Returns all classifiers for the texts, by name. Nothing here depends on a label."""
-    word_counts = count_shared_n_grams(texts, training_rows, token_pattern=WORD, ngram_range=WORD_GRAMS)
+    word_counts = count_shared_n_grams(
+        texts, training_rows, token_pattern=WORD, ngram_range=WORD_GRAMS
+    )
     visible = [text.translate(VISIBLE) for text in texts]
     character_counts = count_shared_n_grams(
         visible, training_rows, analyzer="char", ngram_range=CHARACTER_GRAMS

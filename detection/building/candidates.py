@@ -54,7 +54,7 @@ class SmallestKeys:
 
 @dataclass(frozen=True)
 class CandidateScan:
-    """Reads the source's files, each a piece of the task (see `core.tasks.Task`)."""
+    """Reads the source's files, each a piece of the task (see `core.task_runner.Task`)."""
 
     source: Source
     cut_offs: CutOffs
@@ -78,7 +78,7 @@ class CandidateScan:
         """Returns the file with a source file's candidates."""
         return [self.folder / f"{piece:05d}.jsonl.zst"]
 
-    def make(self, piece: int) -> dict[str, Any]:
+    def process_piece(self, piece: int) -> dict[str, Any]:
         """Reads a file; returns its counts by label, by month, and of skipped rows."""
         source_file = self.source.files[piece]
         tally = Tally(self.source.on_error, "source.on_error")

@@ -15,7 +15,7 @@ from contamination.data.near_duplicates import (
     duplicates_on_other_side,
 )
 from contamination.data.perturbation.base import Rewording
-from contamination.data.text import first_words, has_words, separate_words
+from contamination.data.words import first_words, has_words, separate_words
 from contamination.detection.building.candidates import KeyedDocument
 from contamination.detection.building.dates import MEMBER, NONMEMBER, CutOffs, DatedDocument
 from contamination.detection.building.sources import Source, import_optional
@@ -33,7 +33,7 @@ class SelectedDocument:
     member: bool
 
     def first_words(self, length: int) -> str:
-        """Returns its first words (see `data.text`), with single spaces."""
+        """Returns its first words (see `data.words`), with single spaces."""
         return first_words(self.longest, length)
 
 
@@ -162,7 +162,9 @@ def balance_groups(
     No group of non-members has more documents than there are members, and there are as many
     members as the largest group of non-members has.
     """
-    groups = {group: docs[:max_documents] for group, docs in exclude_documents(selected, excluded).items()}
+    groups = {
+        group: docs[:max_documents] for group, docs in exclude_documents(selected, excluded).items()
+    }
     members = groups.pop(MEMBER, [])
     nonmembers = {group: documents[: len(members)] for group, documents in groups.items()}
     return {MEMBER: members[: max(map(len, nonmembers.values()))], **nonmembers}
@@ -183,8 +185,11 @@ def iter_labelled_sets(
                 yield LabelledSet(length, month, ORIGINAL, rows)
 
 
-def count_overlaps(
-    selected: Groups, dropped: Sequence[SelectedDocument], counts: CandidateCounts, words_per_text: int
+def count_shared_texts(
+    selected: Groups,
+    dropped: Sequence[SelectedDocument],
+    counts: CandidateCounts,
+    words_per_text: int,
 ) -> dict[str, Any]:
     """Returns the numbers of texts that share 13 words with a text of the other label.
 

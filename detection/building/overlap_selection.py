@@ -26,7 +26,7 @@ from contamination.core.config import (
 )
 from contamination.core.errors import DataError, require
 from contamination.core.progress import progress_bar
-from contamination.core.tasks import TaskRunner
+from contamination.core.task_runner import TaskRunner
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import FIELDS, lines_digest, row_id
 from contamination.data.ngrams import NgramIndex, WordNumbers, Words, words_of
@@ -308,7 +308,7 @@ class PackedTexts:
 
 @dataclass(frozen=True)
 class NgramSearch:
-    """Searches for the texts' n-grams in a corpus, piece by piece (see `core.tasks.Task`).
+    """Searches for the texts' n-grams in a corpus, piece by piece (see `core.task_runner.Task`).
 
     The texts are indexed and the corpus is streamed, so that memory grows with the texts and not
     with the corpus. The result is exact: hashes select candidate n-grams, whose words are then
@@ -347,7 +347,7 @@ class NgramSearch:
         """Returns the file with one bit per n-gram, set if the piece includes it."""
         return [self.folder / f"{piece:05d}.npy"]
 
-    def make(self, piece: int) -> dict[str, Any]:
+    def process_piece(self, piece: int) -> dict[str, Any]:
         """Reads a piece; returns the numbers of its texts and characters."""
         numbers, present = WordNumbers(self._vocabulary), np.zeros(len(self._index.grams), bool)
         texts = characters = 0

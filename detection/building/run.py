@@ -30,7 +30,7 @@ from contamination.core.errors import DataError, require
 from contamination.core.hashing import digests_by_name
 from contamination.core.models import model_digest
 from contamination.core.seeds import derive_seed
-from contamination.core.tasks import TaskRunner
+from contamination.core.task_runner import TaskRunner
 from contamination.data.perturbation.base import Rewording
 from contamination.data.perturbation.word_edits import Exact
 from contamination.detection.building import datasheet, labelled_sets
@@ -168,7 +168,7 @@ def _build_and_write(
             **to_plain_data(counts),
             "taken": {group: len(group_documents) for group, group_documents in documents.items()},
         },
-        "overlap": labelled_sets.count_overlaps(documents, dropped, counts, longest),
+        "overlap": labelled_sets.count_shared_texts(documents, dropped, counts, longest),
         "edited": edits,
         "dates": labelled_sets.year_rows(sum_counts(file_results, "months")),
     }

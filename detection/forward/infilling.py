@@ -72,7 +72,7 @@ def make_branches(sequence: Sequence[int], top_id: NDArray[Any], future: int) ->
     return Branches(ids, x[start + offset + 1], start, offset)
 
 
-def branch_states(
+def iter_branch_states(
     model: CausalLM, cache: DynamicCache, texts: Sequence[Branches], max_queries: int
 ) -> Iterator[tuple[list[Branches], Tensor]]:
     """Yields the hidden states (N, X) of the texts' query tokens, a piece of every text at a time.
@@ -91,7 +91,7 @@ def branch_states(
         yield piece, _piece_states(model, cache, piece)
 
 
-def naive_states(
+def iter_naive_states(
     model: CausalLM,
     sequences: Sequence[Sequence[int]],
     texts: Sequence[Branches],
@@ -188,7 +188,7 @@ def run_branches(
 
     texts = model.score(sequences, compute_hidden_states=hidden)
     max_queries = max(1, min(QUERIES, batch_tokens // len(sequences)))
-    states = partial(branch_states, model, cache, queries=max_queries)
+    states = partial(iter_branch_states, model, cache, max_queries=max_queries)
     return _all_copies(model, sequences, names, future, texts, states, on_progress)
 
 
@@ -205,7 +205,7 @@ def run_naive(
 
     It runs one forward per branch.
     """
-    states = partial(naive_states, model, sequences, batch_tokens=batch_tokens)
+    states = partial(iter_naive_states, model, sequences, batch_tokens=batch_tokens)
     return _all_copies(model, sequences, names, future, model.score(sequences), states, on_progress)
 
 

@@ -18,7 +18,7 @@ from contamination.data.texts import Text
 from contamination.detection.config import DetectionConfig
 from contamination.detection.models.base import LanguageModel, ModelHandle, ProgressCallback, Prompt
 from contamination.detection.passes import Copies, TokenStats
-from contamination.detection.resources import Resources
+from contamination.detection.view_resources import Resources
 from contamination.detection.workers import Task, run_slices, uses_several_processes
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from contamination.core.config import (
     at_least,
     ranged_field,
 )
-from contamination.data.text import split_at_share
+from contamination.data.words import split_at_share
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import Example, Ids, Pass
 

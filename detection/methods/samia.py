@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from contamination.core.config import POSITIVE, PROPER_FRACTION, at_least, ranged_field
-from contamination.data.text import split_at_share
+from contamination.data.words import split_at_share
 from contamination.detection.methods.base import Method
 from contamination.detection.passes import Example, Pass
 

@@ -1,1 +1,1 @@
-"""Task accuracy of members against non-members: `python -m detection accuracy`."""
+"""The other tasks of the scoring engine: accuracy, calibration, extraction, probes and more."""

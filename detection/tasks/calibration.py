@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from contamination.core.config import Range, Ranged, ranged_field
-from contamination.core.disk import check_output_file
 from contamination.core.errors import DataError
+from contamination.core.output_paths import check_output_file
 from contamination.core.stored_files import MAX_BYTES, parse_json, parse_typed
 from contamination.core.table_files import write_csv
 from contamination.core.terminal import fit_columns
@@ -23,7 +23,6 @@ from contamination.data.examples import examples_digest, lines_digest
 from contamination.data.texts import Text
 from contamination.detection.examples import open_examples
 from contamination.detection.flags import count_flags, describe_flags
-from contamination.detection.resources import PREFIX_TEXTS
 from contamination.detection.scores import RECORDED_SETTINGS, Origin, read_scores
 from contamination.detection.thresholds import (
     Threshold,
@@ -31,6 +30,7 @@ from contamination.detection.thresholds import (
     calibrate,
     calibration_split,
 )
+from contamination.detection.view_resources import PREFIX_TEXTS
 
 MIN_TEXTS = 20
 """The smallest number of members and of non-members, in the calibration and in the test split:
@@ -259,14 +259,14 @@ def calibrate_or_apply(stage: ThresholdStage) -> None:
             write_csv(temporary, decisions)
         print("\n".join(_format_decisions(decisions)))
     else:
-        examples = _open_scored_texts(stage, table, origin.inputs)
+        examples = _open_and_check_scored_texts(stage, table, origin.inputs)
         calibration = _calibrate(stage, table, examples, origin)
         calibration.write(out)
         print(_format_calibration(calibration, origin))
     print(f"wrote {out}")
 
 
-def _open_scored_texts(
+def _open_and_check_scored_texts(
     stage: ThresholdStage, table: pd.DataFrame, inputs: Mapping[str, str]
 ) -> Sequence[Text]:
     """Returns the labelled texts.

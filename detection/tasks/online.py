@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from contamination.core.config import Ranged, at_least, ranged_field
-from contamination.core.disk import check_writable_folder
 from contamination.core.errors import ConfigError, DataError, require
+from contamination.core.output_paths import check_writable_folder
 from contamination.core.seeds import derive_seed
 from contamination.data.benchmark_parts import WORD_SEPARATOR
 from contamination.data.config import ExamplesConfig

@@ -24,7 +24,7 @@ from contamination.core.seeds import unit_hash
 from contamination.data.config import CHOSEN_BY, BenchmarkConfig
 from contamination.data.examples import lines_digest
 from contamination.data.templates import check_template
-from contamination.data.text import is_blank
+from contamination.data.words import is_blank
 from contamination.injection.corpus import PackedCorpus
 
 QUESTION_FIELDS = ("answer_field", "options", "options_field", "drawn_options", "chosen_by")

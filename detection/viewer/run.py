@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from contamination.core.config import Ranged, at_least, ranged_field
-from contamination.core.disk import check_output_file, disk_errors_as_data_errors
 from contamination.core.errors import ArtifactError, ConfigError, require
+from contamination.core.output_paths import check_output_file, disk_errors_as_data_errors
 from contamination.core.user_files import atomic_output_file
 from contamination.data.texts import Text
 from contamination.detection.config import DetectionStage

@@ -9,7 +9,7 @@ from pkgutil import iter_modules
 from contamination.core.errors import ConfigError, near_names
 from contamination.data.texts import Text
 from contamination.detection.passes import Pass
-from contamination.detection.resources import Resources
+from contamination.detection.view_resources import Resources
 from contamination.detection.views.base import View
 
 MODULES = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]

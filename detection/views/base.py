@@ -94,7 +94,7 @@ class View:
         """Returns the statistics after a text's first `tokens` tokens, from those of the text."""
         return tuple(stats[max(0, tokens - 1) :] for stats in copies)
 
-    def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
+    def check_works_in_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Raises a ConfigError, or warns, if the view does not work in windows.
 
         `texts` says how many texts are affected, for the message.

@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 from contamination.core.seeds import derive_seed
-from contamination.data.text import split_at_share
 from contamination.data.texts import Text
+from contamination.data.words import split_at_share
 from contamination.detection.forward.reader import (
     Reader,
     Tokens,
@@ -20,7 +20,7 @@ from contamination.detection.forward.reader import (
     run_continuations,
 )
 from contamination.detection.passes import Continuation, Copies, Pass
-from contamination.detection.resources import Resources
+from contamination.detection.view_resources import Resources
 from contamination.detection.views.base import View
 
 

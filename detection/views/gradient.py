@@ -8,7 +8,7 @@ from contamination.core.errors import ConfigError
 from contamination.detection.forward.reader import Reader, Tokens, ViewWork
 from contamination.detection.passes import Pass
 from contamination.detection.views.base import View
-from contamination.detection.views.plain import original
+from contamination.detection.views.original_and_lowercase import original
 
 FORWARD_PASSES = 3
 """What a forward and a backward pass cost, in forward passes."""
@@ -36,7 +36,7 @@ class GradientView(View):
             )
         return ViewWork(run_gradient_norms, tokens)
 
-    def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
+    def check_works_in_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Raises a ConfigError: the loss of a text in windows is not one loss."""
         raise ConfigError(
             f"detection.long_texts is 'windowed': {texts} are read in windows, each with a "

@@ -9,7 +9,7 @@ from contamination.core.errors import ConfigError
 from contamination.detection.forward.reader import overlap_tokens
 from contamination.detection.passes import Copies, Parameter, Pass
 from contamination.detection.views.base import View
-from contamination.detection.views.plain import original
+from contamination.detection.views.original_and_lowercase import original
 from contamination.detection.workers import Task
 
 
@@ -47,7 +47,7 @@ class InfillView(View):
         remaining = copies[: max(1, tokens - 1)]
         return tuple(stats[: max(0, tokens - 1 - j)] for j, stats in enumerate(remaining))
 
-    def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
+    def check_works_in_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Raises a ConfigError if a window is too short for a replaced token and its future."""
         future, limit = _future_parameter(wanted), overlap_tokens(context)
         if future == "all" or int(future) >= limit:

@@ -10,7 +10,7 @@ from contamination.core.errors import ConfigError
 from contamination.detection.forward.reader import Reader, Tokens, ViewWork
 from contamination.detection.passes import Pass
 from contamination.detection.views.base import View
-from contamination.detection.views.plain import original
+from contamination.detection.views.original_and_lowercase import original
 
 
 class PopulationView(View):
@@ -37,7 +37,7 @@ class PopulationView(View):
         limit = reference.context or reader.source.context
         return ViewWork(task, [replace(t, ids=t.ids[:limit]) for t in tokens])
 
-    def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
+    def check_works_in_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Raises a ConfigError: two models' windows may differ."""
         raise ConfigError(
             f"detection.long_texts is 'windowed': {texts} are read in windows, which two models of "

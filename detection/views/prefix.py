@@ -9,9 +9,9 @@ from functools import partial
 
 from contamination.detection.forward.reader import Reader, Tokens, ViewWork
 from contamination.detection.passes import Pass
-from contamination.detection.resources import check_shots_disjoint
+from contamination.detection.view_resources import check_shots_disjoint
 from contamination.detection.views.base import View
-from contamination.detection.views.plain import original
+from contamination.detection.views.original_and_lowercase import original
 
 log = logging.getLogger(__name__)
 
@@ -55,9 +55,11 @@ class AfterPrefixView(View):
             batch_tokens=reader.settings.batch_tokens,
             context=reader.source.context,
         )
-        return ViewWork(run_with_prefixes, tokens, ([prefixes.index(shots) for shots in shots_by_text],))
+        return ViewWork(
+            run_with_prefixes, tokens, ([prefixes.index(shots) for shots in shots_by_text],)
+        )
 
-    def check_windows(self, wanted: Pass, context: int, texts: str) -> None:
+    def check_works_in_windows(self, wanted: Pass, context: int, texts: str) -> None:
         """Warns that windows leave no room for a prefix."""
         log.warning(
             f"prefix: {texts} are read in windows, which leave no room for a prefix. Their scores "

@@ -19,7 +19,7 @@ from contamination.data.perturbation.word_edits import Delete, Swap
 from contamination.data.texts import Text
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.passes import Pass
-from contamination.detection.resources import Resources
+from contamination.detection.view_resources import Resources
 from contamination.detection.views.base import View
 
 KIND = "rewordings"

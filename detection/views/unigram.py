@@ -12,7 +12,7 @@ from contamination.detection.models.base import LanguageModel
 from contamination.detection.passes import Copies, Floats, Pass, TokenStats
 from contamination.detection.token_frequencies import log_frequencies
 from contamination.detection.views.base import View
-from contamination.detection.views.plain import original
+from contamination.detection.views.original_and_lowercase import original
 
 
 class UnigramView(View):

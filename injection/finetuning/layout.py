@@ -127,9 +127,9 @@ def read_sequences(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the sequences of a file: arrays of shape (sequence_tokens,), and counts."""
     with pa.OSFile(str(path), "rb") as source, pa.ipc.open_stream(source) as reader:
         for batch in reader:
-            columns = {column_name: _column_to_numpy(batch.column(column_name)) for column_name in batch.schema.names}
+            columns = {name: _column_to_numpy(batch.column(name)) for name in batch.schema.names}
             for row in range(batch.num_rows):
-                yield {column_name: values[row] for column_name, values in columns.items()}
+                yield {name: values[row] for name, values in columns.items()}
 
 
 def _column_to_numpy(column: Any) -> Any:

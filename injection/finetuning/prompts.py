@@ -12,7 +12,7 @@ import numpy as np
 from contamination.core.errors import ConfigError
 from contamination.data.chat_templates import TemplateError, render_chat
 from contamination.data.config import BenchmarkConfig
-from contamination.data.text import is_blank
+from contamination.data.words import is_blank
 from contamination.injection.finetuning.config import CHAT, TEMPLATE, TEXT, FinetuningConfig
 from contamination.injection.token_stream import Flags, Ids, Places, Tokenizer
 

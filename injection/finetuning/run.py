@@ -23,7 +23,7 @@ from contamination.core.artifacts import (
 from contamination.core.config import identity_data
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.seeds import derive_seed
-from contamination.core.tasks import TaskRunner
+from contamination.core.task_runner import TaskRunner
 from contamination.data.readers.rows import describe_skipped
 from contamination.injection import contamination_table, pool_sizes
 from contamination.injection import corpus as corpora

@@ -128,23 +128,28 @@ def results_table(
     experiment: str, seed: int, cells: list[Cell], config: AnalysisConfig
 ) -> pd.DataFrame:
     """The results of `statistics` alone, which takes less time."""
-    from contamination.analysis.statistics import controls, results
-    from contamination.analysis.statistics.relabelling import ids_by_benchmark
+    from contamination.analysis.statistics import controls
+    from contamination.analysis.statistics import results_table as results_table
+    from contamination.analysis.statistics.shared_permutations import ids_by_benchmark
 
     ids = ids_by_benchmark(cells)
-    blind = results.BlindBaselines(config.blind_folds, seed, ids)
+    blind = results_table.BlindBaselines(config.blind_folds, seed, ids)
     far = {
-        c.name: controls.distances_by_control(controls.control_aurocs(c, blind(c), seed, ids))
+        c.name: controls.distances_from_chance(controls.control_aurocs(c, blind(c), seed, ids))
         for c in cells
     }
     rows = [
         {"experiment": experiment, **row}
         for cell in cells
-        for row in results.cell_rows(
-            cell, results.cell_estimates(cell, blind(cell), config, seed), config.confidence
+        for row in results_table.cell_rows(
+            cell,
+            results_table.cell_estimates(cell, blind(cell), config, seed),
+            config.confidence,
         )
     ]
-    return controls.with_control_p_values(results.rows_to_table(rows, results.COLUMNS), "cell", far)
+    return controls.with_control_p_values(
+        results_table.rows_to_table(rows, results_table.COLUMNS), "cell", far
+    )
 
 
 @pytest.fixture(scope="session")

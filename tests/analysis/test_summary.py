@@ -9,7 +9,7 @@ from scipy.stats import binom
 
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.paired import COLUMNS, comparison_rows
-from contamination.analysis.statistics.results import Measure
+from contamination.analysis.statistics.results_table import Measure
 from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.analysis.summary import condition_sentences, sentences_by_condition
 from contamination.core.statistics import bootstrap

@@ -5,8 +5,8 @@ import json
 import pandas as pd
 import pytest
 
-from contamination.audits.benchmark import fresh as fresh_module
-from contamination.audits.benchmark.fresh import FreshStage, make_fresh
+from contamination.audits.benchmark import fresh_questions as fresh_module
+from contamination.audits.benchmark.fresh_questions import FreshStage, make_fresh
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.config import ExamplesConfig
 from contamination.detection.examples import open_examples

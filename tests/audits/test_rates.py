@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from contamination.audits.books.audit import blind_auroc_and_interval
-from contamination.audits.books.rates import (
+from contamination.audits.books.contamination_rates import (
     Rates,
     correct_rate,
     is_significantly_higher,

@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 
 from contamination.data.ngrams import words_of
-from contamination.data.text import invisible_pattern, normalise_text
+from contamination.data.words import invisible_pattern, normalise_text
 
 CHARACTERS = [chr(code) for code in range(sys.maxunicode + 1)]
 HIDING = [

@@ -8,7 +8,7 @@ import pytest
 from contamination.core.cli import run_tool
 from contamination.core.errors import ConfigError
 from contamination.core.models import load_tokenizer
-from contamination.core.tasks import _finish_piece
+from contamination.core.task_runner import _finish_piece
 from tests.detection.golden import GOLDEN
 
 
@@ -42,7 +42,7 @@ def test_a_panic_in_a_task_is_an_error(folder, tmp_path):
         def files(self, piece):
             return []
 
-        def make(self, piece):
+        def process_piece(self, piece):
             panic(folder)
 
     with pytest.raises(ConfigError, match="the tokenizers library failed"):

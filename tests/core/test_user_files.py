@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from contamination.core import user_files
-from contamination.core.disk import check_output_file
 from contamination.core.errors import ConfigError, DataError
+from contamination.core.output_paths import check_output_file
 from contamination.core.user_files import (
     atomic_output_file,
     is_pipe_or_device,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from contamination.data.text import is_blank
+from contamination.data.words import is_blank
 
 BLANK = {
     "nothing": "",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from contamination.data.text import first_words, has_words, word_spans
+from contamination.data.words import first_words, has_words, word_spans
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from contamination.detection.config import DetectionConfig
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.pass_collector import Collector
-from contamination.detection.resources import Resources, open_prefix
+from contamination.detection.view_resources import Resources, open_prefix
 from tests.detection import golden
 from tests.detection.masked import save_masked_model
 

@@ -15,9 +15,9 @@ from contamination.detection.config import DetectionConfig, DetectionStage, Scor
 from contamination.detection.examples import open_examples
 from contamination.detection.methods.recall import Recall
 from contamination.detection.pass_collector import Collector
-from contamination.detection.resources import Resources, held_out_prefix, open_prefix
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
+from contamination.detection.view_resources import Resources, held_out_prefix, open_prefix
 from tests.detection.conftest import MEMORISED, UNSEEN
 
 EXAMPLES = [("a", "tea", MEMORISED, True), ("b", "tea", "Short words here.", False),

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from contamination.core import tasks as tasks_module
+from contamination.core import task_runner as tasks_module
 from contamination.core.cli import CONF, compose_stage
 from contamination.core.errors import ArtifactError, ConfigError, DataError
-from contamination.core.tasks import StoredTask, TasksConfig
+from contamination.core.task_runner import StoredTask, TasksConfig
 from contamination.injection import packing, tokenization
 from contamination.injection.config import InjectionStage
 from contamination.injection.corpus import open_corpus

@@ -13,7 +13,7 @@ from tokenizers import normalizers, processors
 from transformers import AutoTokenizer
 
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.tasks import TaskRunner, TasksConfig
+from contamination.core.task_runner import TaskRunner, TasksConfig
 from contamination.data.config import BenchmarkConfig
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.contamination_table import (

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from contamination.core.tasks import TasksConfig
+from contamination.core.task_runner import TasksConfig
 from contamination.injection.run import run
 from tests.injection.by_file import WEIGHTS, made_stage, write_files
 from tests.launch import slurm_cluster

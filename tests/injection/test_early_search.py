@@ -8,7 +8,7 @@ from contamination.injection.early_search import check_first_documents_contain_n
 from contamination.injection.run import run
 from contamination.injection.token_stream import Tokenizer
 from contamination.launch.config import ClusterConfig
-from contamination.launch.shared import make_base_corpus
+from contamination.launch.shared_artifacts import make_base_corpus
 from contamination.launch.stage_runner import Stages
 from contamination.training.config import PretrainingConfig
 from tests.injection.test_contamination import CASES, example, stage_of

@@ -8,7 +8,7 @@ import pytest
 
 from contamination.core.errors import ConfigError
 from contamination.data.config import BenchmarkConfig
-from contamination.data.text import normalise_text
+from contamination.data.words import normalise_text
 from contamination.injection.config import InjectionConfig
 from contamination.injection.corpus import open_corpus
 from contamination.injection.pool import draw_held_out, draw_pool, read_candidates

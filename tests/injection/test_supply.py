@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from contamination.injection import supply
-from contamination.injection.supply import measure_supply
+from contamination.injection import token_supply
 from contamination.injection.token_stream import Tokenizer
+from contamination.injection.token_supply import measure_supply
 
 DOCUMENTS = [f"Document {n} of the harbour says: {'the tide is high. ' * 20}" for n in range(400)]
 
@@ -20,7 +20,7 @@ def tokenizer():
 @pytest.fixture
 def files(stage, tmp_path, monkeypatch):
     """The stage with a corpus of 400 documents of a file, which are read ten at a time."""
-    monkeypatch.setattr(supply, "GROUP_CHARACTERS", 4_000)
+    monkeypatch.setattr(token_supply, "GROUP_CHARACTERS", 4_000)
     path = tmp_path / "mine.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in DOCUMENTS))
     kind = "contamination.data.readers.files.FilesCorpus"
@@ -66,7 +66,7 @@ def test_what_is_read_without_tokenising_is_estimated_by_its_characters(
     files, tokenizer, total, monkeypatch
 ):
     times = iter([0, 9, *[9] * 1_000])  # the time for tokenising is over after one group
-    monkeypatch.setattr(supply.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(token_supply.time, "monotonic", lambda: next(times))
     found = measure_supply(files, tokenizer, 10 * total, seconds=5)
     assert found.counted < total / 4
     assert found.tokens == pytest.approx(total, rel=0.02)

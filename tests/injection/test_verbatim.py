@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from contamination.data.ngrams import BLOCK_CHARACTERS, VerbatimCounter
-from contamination.data.text import normalise_text
+from contamination.data.words import normalise_text
 
 LETTERS = "abc é日𝄞"
 

@@ -115,7 +115,7 @@ def test_a_slice_is_made_with_records_of_its_own(launch, monkeypatch):
     cell.write_outcome(Outcome("waiting", stage="train"))
     cell.slice_folder("2/8").folder.mkdir(parents=True)
     made = []
-    monkeypatch.setattr(running, "make_checked_plan", lambda *_: "plan")
+    monkeypatch.setattr(running, "make_checked_cell_plan", lambda *_: "plan")
     monkeypatch.setattr(
         "contamination.launch.pipeline.run_cell",
         lambda plan, stages: made.append((stages.folder, stages.slice)),

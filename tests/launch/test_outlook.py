@@ -60,7 +60,7 @@ def at_hand(tmp_path_factory):
 
 def planned(*words):
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return plan(compose("pipeline", list(words)), read=False)
+        return plan(compose("pipeline", list(words)), read_benchmarks=False)
 
 
 def looked_at(*words):

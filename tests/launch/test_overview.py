@@ -56,7 +56,7 @@ def surveyed(words, *cells):
 def checked(tmp_path, *words):
     with composed(*words) as config:
         own = {key: config[key] for key in config if key != "hydra"}
-        cell = plan(type(config)(own), read=False)
+        cell = plan(type(config)(own), read_benchmarks=False)
     return cell, TextChecks(tmp_path).check(cell)
 
 
@@ -161,11 +161,11 @@ def test_a_sweep_starts_unless_all_of_its_cells_would_fail(own, capsys, tmp_path
 
 def test_the_plan_names_the_model_that_a_corpus_starts_from(own):
     with composed(*own) as config:
-        said = describe_base_model(plan(_without_hydra(config), read=False))
+        said = describe_base_model(plan(_without_hydra(config), read_benchmarks=False))
     assert said.startswith("base model: model.path=tests/golden/target, with its own tokenizer")
     made = [word for word in own if word not in GIVEN]
     with composed(*made, "injection.sequence_tokens=128") as config:
-        said = describe_base_model(plan(_without_hydra(config), read=False))
+        said = describe_base_model(plan(_without_hydra(config), read_benchmarks=False))
     assert "1,000,000 tokens of base_corpus embedded, which also makes its tokenizer" in said
     assert "corpus local comes after it" in said
 
@@ -176,7 +176,7 @@ def _without_hydra(config):
 
 def keys(*words):
     with composed("experiment=quickstart", *words) as config:
-        cell = plan(_without_hydra(config), read=False, check_base_model=False)
+        cell = plan(_without_hydra(config), read_benchmarks=False, check_base_model=False)
         return key_by_run(cell, Stages(convert_config(config, LaunchSettings).cluster))
 
 
@@ -202,9 +202,9 @@ def test_cells_share_the_runs_that_make_the_same_folder(word, shared):
 
 
 def test_what_is_estimated_too_small_is_a_warning(own, tmp_path, monkeypatch):
-    monkeypatch.setattr("contamination.injection.supply.GROUP_CHARACTERS", 2_000)
+    monkeypatch.setattr("contamination.injection.token_supply.GROUP_CHARACTERS", 2_000)
     with composed(*own, "injection.budget_tokens=600_000") as config:
-        cell = plan(_without_hydra(config), read=False)
+        cell = plan(_without_hydra(config), read_benchmarks=False)
     found = TextChecks(tmp_path, seconds=0).check(cell)
     assert found.error is None
     (warning,) = found.warnings

@@ -41,7 +41,10 @@ def test_an_experiments_own_values_stand():
 
 
 def test_a_value_may_name_another_node():
-    cell = plan(composed("experiment=model_size", "model.architecture.hidden_size=32"), read=False)
+    cell = plan(
+        composed("experiment=model_size", "model.architecture.hidden_size=32"),
+        read_benchmarks=False,
+    )
     assert cell.training.model.name == "tiny_llama_32"
 
 

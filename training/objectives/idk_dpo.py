@@ -81,7 +81,7 @@ class IdkDPO(Objective):
                 finetuning,
                 corpus.tokenizer,
             )
-            for text in iter_texts(corpus)
+            for text in iter_prompted_texts(corpus)
         ]
         return replace(self, answers=encoded)
 
@@ -222,7 +222,7 @@ def read_answers(path: str) -> list[str]:
     return answers
 
 
-def iter_texts(corpus: PackedCorpus) -> Iterator[PromptedText]:
+def iter_prompted_texts(corpus: PackedCorpus) -> Iterator[PromptedText]:
     """Yields the texts of a fine-tuning set by their numbers.
 
     Raises:

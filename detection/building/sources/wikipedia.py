@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar
 
 from contamination.core.errors import ConfigError, describe_error
-from contamination.core.tasks import run_unless_stored
+from contamination.core.task_runner import run_unless_stored
 from contamination.data.readers.rows import Shard, Tally
-from contamination.data.text import has_words
+from contamination.data.words import has_words
 from contamination.detection.building.dates import CutOffs, DatedDocument
 from contamination.detection.building.sources import (
     OnBytesRead,

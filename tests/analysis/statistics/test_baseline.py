@@ -10,7 +10,7 @@ import pandas as pd
 
 from contamination.analysis.cells import make_cell
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.statistics.results import make_blind_baseline
+from contamination.analysis.statistics.results_table import make_blind_baseline
 from contamination.detection.baselines.blind import blind_obstacle
 from tests.analysis.conftest import results_table
 

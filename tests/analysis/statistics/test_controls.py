@@ -19,15 +19,18 @@ from contamination.analysis.statistics.controls import (
     _relabelled_aurocs,
     control_aurocs,
     control_warning,
-    distances_by_control,
+    distances_from_chance,
     group_by_control,
     mean_control_aurocs,
     mean_control_rows,
     off_control_rows,
     with_control_p_values,
 )
-from contamination.analysis.statistics.relabelling import ids_by_benchmark, induced_permutations
-from contamination.analysis.statistics.results import BlindBaselines
+from contamination.analysis.statistics.results_table import BlindBaselines
+from contamination.analysis.statistics.shared_permutations import (
+    ids_by_benchmark,
+    induced_permutations,
+)
 from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.core.statistics.metrics import auroc_value
 from contamination.detection.baselines.blind import SHUFFLES, BlindBaseline
@@ -75,7 +78,7 @@ def test_a_small_error_that_all_benchmarks_share_shows_in_their_mean(make):
     clean = pd.DataFrame(scores, cell.scores["clean"].index, one)
     aurocs = control_aurocs(replace(cell, scores={"clean": clean}), no_blind(cell), 0)
     table = rows_of(aurocs)
-    tested = with_control_p_values(table, "cell", {"c": distances_by_control(aurocs)})
+    tested = with_control_p_values(table, "cell", {"c": distances_from_chance(aurocs)})
     assert set(off_control_rows(tested)["benchmark"]) == {"all"}
     words = control_warning(tested)
     assert "(mean over benchmarks: loss 0.64 [0.64, 0.64], corrected p = 0.0" in words
@@ -114,7 +117,9 @@ def test_relabelings_keep_sizes_and_count_ties_half(cell):
     assert (of_one > 0.5).mean() == pytest.approx(0.5, abs=0.06)
     assert set(found[ControlKey("loss", "", "imdb")]) == {0.5}  # all are tied: never off
     table = rows_of(found)
-    p_values = with_control_p_values(table, "cell", {"c": distances_by_control(found)})["p_control"]
+    p_values = with_control_p_values(table, "cell", {"c": distances_from_chance(found)})[
+        "p_control"
+    ]
     assert (p_values[table["benchmark"] == "imdb"] == 1).all()
 
 
@@ -123,8 +128,11 @@ def test_members_and_non_members_that_change_places_are_relabelled_alike(make):
     both = [control_aurocs(cell, no_blind(cell), 0) for cell in (make(), make(swapped=True))]
     for look, own in both[0].items():
         np.testing.assert_allclose(own, 1 - both[1][look])
-    alone = with_control_p_values(rows_of(both[0]), "cell", {"c": distances_by_control(both[0])})
-    together = {"c": distances_by_control(both[0]), "swapped": distances_by_control(both[1])}
+    alone = with_control_p_values(rows_of(both[0]), "cell", {"c": distances_from_chance(both[0])})
+    together = {
+        "c": distances_from_chance(both[0]),
+        "swapped": distances_from_chance(both[1]),
+    }
     with_other = with_control_p_values(rows_of(both[0]), "cell", together)
     pd.testing.assert_frame_equal(alone, with_other)
 

@@ -19,10 +19,10 @@ from contamination.analysis.statistics import paired, seed_pooling, trends
 from contamination.analysis.statistics.controls import (
     ControlKey,
     control_aurocs,
-    distances_by_control,
+    distances_from_chance,
     with_control_p_values,
 )
-from contamination.analysis.statistics.results import Measure, cell_estimates, cell_rows
+from contamination.analysis.statistics.results_table import Measure, cell_estimates, cell_rows
 from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.detection.baselines.blind import SHUFFLES, BlindBaseline
 
@@ -197,7 +197,7 @@ def test_a_clean_control_is_off_in_five_percent(cell):
     off, signs = 0, []
     for aurocs in by_method.values():
         rows = pd.DataFrame(aurocs.keys(), columns=ControlKey._fields).assign(needs="", **facts)
-        rows = with_control_p_values(rows, "cell", {"c": distances_by_control(aurocs)})
+        rows = with_control_p_values(rows, "cell", {"c": distances_from_chance(aurocs)})
         off += (rows["p_control"] <= 0.05).any()
         signs += [own[0] > 0.5 for own, p in zip(aurocs.values(), rows["p_control"], strict=True)
                   if p <= 0.05]  # fmt: skip

@@ -13,7 +13,7 @@ from contamination.analysis.statistics.paired import (
     max_t_p_values,
     pairwise_p_values,
 )
-from contamination.analysis.statistics.results import Measure
+from contamination.analysis.statistics.results_table import Measure
 from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.core.statistics.estimates import Estimate
 from contamination.core.statistics.significance import holm_correction

@@ -12,9 +12,9 @@ from sklearn.metrics import roc_auc_score
 
 from contamination.analysis.cells import make_cell
 from contamination.analysis.config import AnalysisConfig
-from contamination.analysis.statistics import results as module
+from contamination.analysis.statistics import results_table as module
 from contamination.analysis.statistics.groups import measurable_groups
-from contamination.analysis.statistics.results import (
+from contamination.analysis.statistics.results_table import (
     COLUMNS,
     BlindBaselines,
     resample_group,

@@ -18,7 +18,7 @@ import wandb
 from contamination.analysis.cells import Cell
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths, WandbReport
 from contamination.analysis.report_folder import Report, open_report
-from contamination.analysis.statistics.results import COLUMNS
+from contamination.analysis.statistics.results_table import COLUMNS
 from contamination.analysis.tables.estimates import cell_tables
 from contamination.analysis.wandb import keys as wandb_keys
 from contamination.analysis.wandb import read as wandb_read

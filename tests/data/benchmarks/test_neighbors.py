@@ -29,7 +29,7 @@ def hashed(text):
 def test_mimirs_are_a_list_a_text(tmp_path):
     found = Neighbors(stage("mimir", layouts.mimir(tmp_path), "examples.domain=arxiv").examples)
     line = f"{SEEN}, says arxiv's ngram_13_0.8 line 1."
-    assert [*found.by_text[hashed(line)]] == [f"{line} Neighbour {k}." for k in range(25)]
+    assert [*found.by_text_sha256[hashed(line)]] == [f"{line} Neighbour {k}." for k in range(25)]
 
 
 def test_mimirs_converted_files_have_them_beside_the_texts(tmp_path):
@@ -37,19 +37,19 @@ def test_mimirs_converted_files_have_them_beside_the_texts(tmp_path):
     folder = layouts.converted(tmp_path, files)
     found = Neighbors(stage("mimir", folder, "examples.domain=arxiv").examples)
     line = f"{SEEN}, says arxiv line 1."
-    assert [*found.by_text[hashed(line)]] == [f"{line} N{k}" for k in range(3)]
-    assert len(found.by_text) == 4
+    assert [*found.by_text_sha256[hashed(line)]] == [f"{line} N{k}" for k in range(3)]
+    assert len(found.by_text_sha256) == 4
 
 
 def test_wikimias_are_rows_that_follow_each_other(tmp_path):
     own = stage(
         "wikimia", layouts.wikimia(tmp_path), "examples.length=64", "examples.setting=original"
     )
-    found = Neighbors(own.examples).by_text
+    found = Neighbors(own.examples).by_text_sha256
     assert [*found[hashed(f"{SEEN} and 64 more.")]] == [f"{SEEN} and 64 more. {n}" for n in "ab"]
     longest = stage("wikimia", tmp_path, "examples.length=256").examples
     with pytest.raises(DataError, match="the neighbours of length 256.*no file WikiMIA_length256_"):
-        _ = Neighbors(longest).by_text
+        _ = Neighbors(longest).by_text_sha256
 
 
 def test_the_method_neighbor_takes_them(tmp_path, toy_folders):

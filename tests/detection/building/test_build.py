@@ -96,7 +96,7 @@ def test_after_a_stop_the_files_that_were_read_are_not_read_again(
 ):
     words = ["source=jsonl", f"source.paths={files}"]
     whole = contents(built(*words)[2])
-    read, make = [], CandidateScan.make
+    read, make = [], CandidateScan.process_piece
 
     def stopped(self, piece):
         read.append(piece)
@@ -104,7 +104,7 @@ def test_after_a_stop_the_files_that_were_read_are_not_read_again(
             raise KeyboardInterrupt
         return make(self, piece)
 
-    monkeypatch.setattr(CandidateScan, "make", stopped)
+    monkeypatch.setattr(CandidateScan, "process_piece", stopped)
     again = tmp_path / "again"
     with pytest.raises(KeyboardInterrupt):
         built(*words, runs=again)

@@ -9,7 +9,7 @@ import pytest
 
 from contamination.core.cli import compose_stage
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.tasks import TaskRunner
+from contamination.core.task_runner import TaskRunner
 from contamination.data.readers.files import FilesCorpus
 from contamination.detection.building import datasheet
 from contamination.detection.building.overlap_selection import (

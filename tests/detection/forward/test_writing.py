@@ -13,7 +13,7 @@ from contamination.core.models import load_model
 from contamination.core.seeds import derive_seed
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
-from contamination.data.text import split_at_share
+from contamination.data.words import split_at_share
 from contamination.detection.config import DetectionConfig, DetectionStage
 from contamination.detection.forward.reader import run_continuations
 from contamination.detection.loaded_model import LoadedModel
@@ -26,7 +26,7 @@ from contamination.detection.pass_collector import Collector, covering_pass_by_p
 from contamination.detection.pass_store import StoredPass, write_rows
 from contamination.detection.passes import Example, Pass
 from contamination.detection.requirements import choose_methods
-from contamination.detection.resources import Resources
+from contamination.detection.view_resources import Resources
 from tests.detection import golden
 from tests.detection.conftest import tiny_llama
 from tests.detection.methods.test_contract import NODES

@@ -24,10 +24,10 @@ from contamination.detection.forward.gradients import (
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.requirements import choose_methods, have_same_tokenizer
-from contamination.detection.resources import open_prefix
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.token_frequencies import corpus_digest, log_frequencies
+from contamination.detection.view_resources import open_prefix
 from contamination.detection.views.unigram import look_up_first_occurrences
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, UNSEEN, tiny_llama

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from contamination.data.text import split_at_share
+from contamination.data.words import split_at_share
 from contamination.detection.methods.cdd import Cdd, edit_distances
 from contamination.detection.methods.samia import Samia
 from contamination.detection.passes import Continuation, Example

@@ -44,10 +44,10 @@ from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats
-from contamination.detection.resources import Resources, check_shots_disjoint, open_prefix
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.supplied_neighbors import Neighbors
+from contamination.detection.view_resources import Resources, check_shots_disjoint, open_prefix
 from contamination.detection.views import VIEWS, render_versions
 from tests.detection import golden, naive
 from tests.detection.conftest import MEMORISED, UNSEEN

@@ -4,8 +4,8 @@ import resource
 
 import pytest
 
-from contamination.core.disk import disk_errors_as_data_errors
 from contamination.core.errors import ArtifactError, DataError
+from contamination.core.output_paths import disk_errors_as_data_errors
 from contamination.detection.models.served.answer_store import AnswerStore, question_key
 
 KEYS = [question_key([n]) for n in range(12)]

@@ -27,10 +27,10 @@ from contamination.audits.benchmark.comparison import FEWEST
 from contamination.audits.benchmark.inputs import naming_fields_in_errors
 from contamination.audits.benchmark.origin import FILES, RECORD
 from contamination.core.config import PROPER_FRACTION, Ranged, at_least, one_of, ranged_field
-from contamination.core.disk import check_has_disk, check_writable_folder
 from contamination.core.errors import ConfigError, DataError, near_names, require
 from contamination.core.files import hashed_json, temporary_path, write_text_atomically
 from contamination.core.hashing import file_digest
+from contamination.core.output_paths import check_has_disk, check_writable_folder
 from contamination.core.seeds import derive_seed
 from contamination.core.table_files import write_csv
 from contamination.core.user_files import atomic_output_file

@@ -86,7 +86,7 @@ class Task(Protocol):
         """Returns the files that a piece writes."""
         ...
 
-    def make(self, piece: int) -> dict[str, Any]:
+    def process_piece(self, piece: int) -> dict[str, Any]:
         """Writes the files and returns the result: plain data for JSON."""
         ...
 
@@ -194,7 +194,7 @@ def _result_path(folder: Path, piece: int) -> Path:
 @tokenizer_panics_as_config_errors()  # a panic can't be sent to another process
 def _finish_piece(task: Task, folder: Path, piece: int) -> dict[str, Any]:
     return run_unless_stored(
-        _result_path(folder, piece), task.files(piece), partial(task.make, piece)
+        _result_path(folder, piece), task.files(piece), partial(task.process_piece, piece)
     )
 
 

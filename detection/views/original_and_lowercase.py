@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from contamination.data.perturbation.word_edits import Lowercase
 from contamination.data.texts import Text
-from contamination.detection.resources import Resources
+from contamination.detection.view_resources import Resources
 from contamination.detection.views.base import View
 
 

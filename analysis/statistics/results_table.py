@@ -22,7 +22,7 @@ from contamination.analysis.statistics.groups import (
     groups_of_lacking_benchmarks,
     measurable_groups,
 )
-from contamination.analysis.statistics.relabelling import (
+from contamination.analysis.statistics.shared_permutations import (
     ExampleIds,
     Permutations,
     shared_permutations,
@@ -83,7 +83,7 @@ class BlindBaselines:
     """The blind baseline of a cell; cells that share their members share it.
 
     It reads texts and who is a member, not how often a member was inserted. The shuffled labels are
-    shared too (`analysis.statistics.relabelling`), so that the mean over seeds with the same, or
+    shared too (`analysis.statistics.shared_permutations`), so that the mean over seeds with the same, or
     almost the same, members is no more certain than one seed.
 
     Args:

@@ -17,7 +17,7 @@ from contamination.core.cli import CONF
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.integrity import read_manifest
 from contamination.injection.config import InjectionConfig
-from contamination.launch import shared
+from contamination.launch import shared_artifacts
 from contamination.launch.config import ClusterConfig
 from contamination.launch.pipeline import _make_corpora
 from contamination.launch.plan import plan
@@ -77,9 +77,9 @@ def base(monkeypatch):
         lambda stage, corpus, folder, *_: at(folder),
     )
 
-    def name(cell, make=shared.train_base_model):
+    def name(cell, make=shared_artifacts.train_base_model):
         own = cell.training.model.pretraining
-        corpus = shared.make_base_corpus(cell.injection, cell.base_corpus, own, HERE)
+        corpus = shared_artifacts.make_base_corpus(cell.injection, cell.base_corpus, own, HERE)
         return make(cell.training, own, corpus, HERE).path.name
 
     return name
@@ -88,12 +88,14 @@ def base(monkeypatch):
 @pytest.fixture
 def reference(base):
     """The fair reference's folder by a plan."""
-    return partial(base, make=shared.train_reference_model)
+    return partial(base, make=shared_artifacts.train_reference_model)
 
 
 def planned(*overrides):
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return plan(compose("pipeline", ["experiment=quickstart", *overrides]), read=False)
+        return plan(
+            compose("pipeline", ["experiment=quickstart", *overrides]), read_benchmarks=False
+        )
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +141,11 @@ def test_every_field_of_its_recipe_names_it(base, quickstart):
 
 def test_each_shared_text_is_a_part_of_its_own_with_nothing_inserted(quickstart, monkeypatch):
     monkeypatch.setattr(contamination.injection.run, "run", lambda stage, _=None: stage.injection)
-    own = quickstart.training.model.pretraining
-    made = [shared.make_base_corpus(quickstart.injection, quickstart.base_corpus, own, HERE),
-            shared.make_validation_corpus(quickstart.injection, 512, HERE)]  # fmt: skip
+    pretraining, injection = quickstart.training.model.pretraining, quickstart.injection
+    made = [
+        shared_artifacts.make_base_corpus(injection, quickstart.base_corpus, pretraining, HERE),
+        shared_artifacts.make_validation_corpus(injection, 512, HERE),
+    ]
     assert [each.part for each in made] == ["base", "validation"]
     assert {(each.members, each.nonmembers) for each in made} == {(0, 0)}
 
@@ -215,11 +219,11 @@ def test_the_corpora_of_a_given_model_are_found_through_its_folders(trained, cap
     corpora = trained.parent.parent / "corpus"
     both = {"base": str(corpora / "second"), "base-2": str(corpora / "first")}
     for path in (trained, trained / "hf", trained / "exports" / "step-00000003"):
-        assert shared.find_training_corpora(str(path)) == both
-    assert shared.find_training_corpora("someone/model") == {}
+        assert shared_artifacts.find_training_corpora(str(path)) == both
+    assert shared_artifacts.find_training_corpora("someone/model") == {}
     assert not caplog.messages
     shutil.rmtree(corpora / "second")
-    assert shared.find_training_corpora(str(trained)) == {"base": str(corpora / "first")}
+    assert shared_artifacts.find_training_corpora(str(trained)) == {"base": str(corpora / "first")}
     assert "which has been removed or changed: it can't be compared" in caplog.text
 
 
@@ -235,7 +239,7 @@ def test_a_given_model_whose_config_makes_no_sense_is_an_error(trained, edited, 
     (trained / "config.yaml").write_text(yaml.safe_dump(edited(trained)))
     write_manifest(trained, read_manifest(trained)["inputs"], WrittenFiles(["content"]))
     with pytest.raises(ArtifactError, match=words):
-        shared.find_training_corpora(str(trained))
+        shared_artifacts.find_training_corpora(str(trained))
 
 
 @pytest.mark.parametrize("seeds", [{}, {"init_seed": 7, "order_seed": 7}])
@@ -249,7 +253,7 @@ def test_the_reference_shares_no_seed_with_the_base_model(quickstart, monkeypatc
     monkeypatch.setattr(Stages, "train", train)
     own = replace(quickstart.training.model.pretraining, **seeds)
     corpus, stages = SimpleNamespace(path=Path("corpus")), HERE
-    for make in (shared.train_base_model, shared.train_reference_model):
+    for make in (shared_artifacts.train_base_model, shared_artifacts.train_reference_model):
         make(quickstart.training, own, corpus, stages)
     base, other = made["base"], made["reference"]
     assert base.training.init_seed != other.training.init_seed
@@ -289,9 +293,11 @@ def test_a_context_that_is_not_trained_is_refused_before_any_work():
 def test_its_batch_is_divided_among_the_processes(quickstart):
     stage, own = quickstart.training, quickstart.training.model.pretraining
     stage = replace(stage, training=replace(stage.training, micro_batch_sequences=12))
-    assert shared.make_base_training_stage(stage, own, 2).training.micro_batch_sequences == 4
+    assert (
+        shared_artifacts.make_base_training_stage(stage, own, 2).training.micro_batch_sequences == 4
+    )
     with pytest.raises(ConfigError, match="batch_sequences is 16: give a multiple of .* 3"):
-        shared.make_base_training_stage(stage, own, 3)
+        shared_artifacts.make_base_training_stage(stage, own, 3)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +313,7 @@ def test_what_is_inserted_does_not_name_the_validation_text(base, quickstart, wo
     """With the fixture `base` nothing is made."""
 
     def name(cell):
-        return shared.make_validation_corpus(cell.injection, 512, HERE).path.name
+        return shared_artifacts.make_validation_corpus(cell.injection, 512, HERE).path.name
 
     assert name(planned(*words)) == name(quickstart)
     assert name(planned("corpus=news")) != name(quickstart)

@@ -13,8 +13,8 @@ from typing import Any
 from contamination.core.artifacts import is_complete
 from contamination.core.errors import DataError
 from contamination.core.hashing import file_digest
-from contamination.data.text import is_contained_in, normalise_text
 from contamination.data.texts import Text
+from contamination.data.words import is_contained_in, normalise_text
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.supplied_neighbors import Neighbors
