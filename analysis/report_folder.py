@@ -37,7 +37,7 @@ class Report:
 
     @cached_property
     def results(self) -> pd.DataFrame:
-        """One row per estimate of a cell; the columns are `analysis.statistics.results_table.COLUMNS`."""
+        """One row per estimate of a cell; columns: `analysis.statistics.results_table.COLUMNS`."""
         return self._table("results")
 
     @cached_property

@@ -5,7 +5,7 @@ every method. Membership was drawn at random, example by example, and so were th
 what chance does is known: the roles of a benchmark's examples (inserted, never inserted,
 non-member) are permuted RELABELINGS times, the same for all methods (the blind baseline brings its
 own shuffled labels, `results.BlindBaselines`). The permutations are of the texts of all cells
-together (`analysis.statistics.shared_permutations`), so that relabelled cells share as many members as the
+together (`statistics.shared_permutations`), so that relabelled cells share as many members as the
 cells do.
 
 Each AUROC's distance from 0.5, in standard deviations of its relabelings, is compared with the

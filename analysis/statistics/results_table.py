@@ -83,8 +83,8 @@ class BlindBaselines:
     """The blind baseline of a cell; cells that share their members share it.
 
     It reads texts and who is a member, not how often a member was inserted. The shuffled labels are
-    shared too (`analysis.statistics.shared_permutations`), so that the mean over seeds with the same, or
-    almost the same, members is no more certain than one seed.
+    shared too (`analysis.statistics.shared_permutations`), so that the mean over seeds with the
+    same, or almost the same, members is no more certain than one seed.
 
     Args:
         folds: of the baseline.
