@@ -46,7 +46,7 @@ from contamination.injection.export.run import ExportStage
 from contamination.injection.finetuning.config import FinetuningStage
 from contamination.training.config import TrainingStage, WandbConfig
 from contamination.training.masked_lm import MaskedLMStage
-from tests.launch.test_shared import INJECTION, PRETRAINING, TRAINING
+from tests.launch.test_shared_artifacts import INJECTION, PRETRAINING, TRAINING
 
 PRETRAINED = "model.pretraining."  # it names the base model, whose weights are an input
 WANDB = ("wandb.mode", "wandb.project", "wandb.entity")
@@ -418,7 +418,7 @@ PINNED = {
 def test_the_quickstarts_folders_keep_their_names(name, monkeypatch):
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("pipeline", ["experiment=quickstart"])
-    plan = contamination.launch.plan.plan(config, read=False)
+    plan = contamination.launch.plan.plan(config, read_benchmarks=False)
     own, trained, detected = plan.injection, plan.training, plan.detection
     own = replace(own, tokenizer=replace(own.tokenizer, path="tokenizer"))
     start = replace(trained.model, path="base", architecture=None)

@@ -268,7 +268,7 @@ def test_the_cluster_reaches_the_injection(name):
             return compose_stage(name, words, InjectionStage).cluster
         with initialize_config_dir(str(CONF), version_base="1.3"):
             config = compose(name, ["experiment=quickstart", *words])
-        return plan(config, read=False).injection.cluster
+        return plan(config, read_benchmarks=False).injection.cluster
 
     assert cluster() == cluster("cluster=local") == TasksConfig()
     assert cluster("cluster=datatrove", "cluster.workers=7") == replace(TASKS, workers=7)

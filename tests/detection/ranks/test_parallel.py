@@ -33,7 +33,6 @@ from contamination.detection.run import run
 from contamination.detection.workers import run_slices, uses_several_processes
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, NOUNS, UNSEEN
-from tests.detection.ranks.failing import Failing
 from tests.rounding import FORWARD
 from tests.training.processes import free_port
 
@@ -234,32 +233,42 @@ sys.exit(status)
 """
 
 
-def test_another_process_error_is_raised_in_the_leader(tmp_path, monkeypatch):
-    """This process is the leader, a child serves: over gloo, as between machines."""
-    idle, *works = map(Failing, (None, DataError("some words"), KeyError("some words")))
+LEAD = """
+import sys
+import pytest
+from torch import distributed
+from contamination.core.errors import DataError
+from contamination.detection import process_group
+from tests.detection.ranks.failing import Failing
+distributed.init_process_group("gloo", init_method=sys.argv[1], rank=0, world_size=2)
+idle, *works = map(Failing, (None, DataError("some words"), KeyError("some words")))
+leader = process_group.ProcessGroup(2)
+with pytest.raises(DataError, match="^some words$"):
+    leader.run([idle, works[0]])
+with pytest.raises(RuntimeError, match=r"(?s)process 1 failed:.*in run\\n.*some words") as raised:
+    leader.run([idle, works[1]])
+assert "KeyError" in str(raised.value)
+leader.dismiss(3)
+distributed.destroy_process_group()
+"""
+
+
+def test_another_process_error_is_raised_in_the_leader(tmp_path):
+    """Over gloo, as between machines; in new processes, since this one may have a group already."""
     store = f"file://{tmp_path / 'store'}"
     path = os.pathsep.join([str(CONF.parent), os.environ.get("PYTHONPATH", "")])
-    child = subprocess.Popen(
-        [sys.executable, "-c", SERVE, store], cwd=CONF.parent,
-        env=environment(LOCAL_RANK="0", WORLD_SIZE="2", PYTHONPATH=path),
-    )  # fmt: skip
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    torch.distributed.init_process_group("gloo", init_method=store, rank=0, world_size=2)
+    variables = environment(LOCAL_RANK="0", WORLD_SIZE="2", PYTHONPATH=path)
+    leader, child = (
+        subprocess.Popen([sys.executable, "-c", script, store], cwd=CONF.parent, env=variables)
+        for script in (LEAD, SERVE)
+    )
     try:
-        leader = process_group.ProcessGroup(2)
-        with pytest.raises(DataError, match="^some words$"):
-            leader.run([idle, works[0]])
-        with pytest.raises(
-            RuntimeError, match=r"(?s)process 1 failed:.*in run\n.*some words"
-        ) as raised:
-            leader.run([idle, works[1]])
-        assert "KeyError" in str(raised.value)
-        leader.dismiss(3)
+        assert leader.wait(120) == 0
         assert child.wait(60) == 3
     finally:
-        torch.distributed.destroy_process_group()
-        child.kill()
+        for process in (leader, child):
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture
