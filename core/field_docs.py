@@ -80,7 +80,7 @@ def describe_dataclass(schema: type, comments: Mapping[str, str] | None = None) 
 
 
 @dataclass(frozen=True)
-class Choice:
+class ConfChoice:
     """A field whose value is the name of a file, or of several files, in a folder of conf/.
 
     Attributes:
@@ -131,9 +131,9 @@ def _comment_by_nested_key(path: Path) -> dict[str, str]:
     return dict(keys_and_comments)
 
 
-def read_choices(file: str) -> list[Choice]:
+def read_choices(file: str) -> list[ConfChoice]:
     """Returns the choices in the defaults list of conf/<file>.yaml."""
-    choice_by_name: dict[str, Choice] = {}
+    choice_by_name: dict[str, ConfChoice] = {}
     for entry in read_yaml(CONF / f"{file}.yaml")["defaults"]:
         if isinstance(entry, str):
             if "defaults" in _read_yaml_if_exists(CONF / f"{entry}.yaml"):
@@ -141,7 +141,7 @@ def read_choices(file: str) -> list[Choice]:
             continue
         ((key, default),) = entry.items()
         group, _, name = key.removeprefix("override ").partition("@")
-        choice_by_name[name or group] = Choice(
+        choice_by_name[name or group] = ConfChoice(
             name or group, group.strip("/"), format_value(default)
         )
     return [*choice_by_name.values()]

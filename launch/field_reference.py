@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contamination.core.cli import CONF, run_tool
 from contamination.core.commands import command_schema, read_commands
 from contamination.core.field_docs import (
-    Choice,
+    ConfChoice,
     FieldDoc,
     Schema,
     comment_by_field,
@@ -108,7 +108,7 @@ def _render_groups() -> Iterator[str]:
     yield "## Choices\n"
     for group in GROUPS:
         yield f"### {group}\n"
-        choice = Choice(group, group, "")
+        choice = ConfChoice(group, group, "")
         for name in choice.file_names:
             if (schema := choice.schema(name)) is None:
                 continue

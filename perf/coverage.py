@@ -18,7 +18,7 @@ import sys
 import numpy as np
 from scipy.stats import norm
 
-from contamination.analysis.statistics.dose_test import joint_test, make_stratum
+from contamination.analysis.statistics.kendall_trend import joint_test, make_stratum
 from contamination.analysis.statistics.paired import Differences, max_t_p_values, pairwise_p_values
 from contamination.analysis.statistics.seed_pooling import (
     Replicates,

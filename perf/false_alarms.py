@@ -30,7 +30,7 @@ from contamination.analysis.statistics.dose_response import (
     dose_response,
     slope_interval,
 )
-from contamination.analysis.statistics.dose_test import Stratum, joint_test, make_stratum
+from contamination.analysis.statistics.kendall_trend import Stratum, joint_test, make_stratum
 from contamination.analysis.statistics.paired import Differences, max_t_p_values
 from contamination.analysis.statistics.seed_pooling import Replicates
 from contamination.analysis.statistics.trends import mean_response

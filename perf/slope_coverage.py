@@ -7,8 +7,8 @@
 Non-members score N(0, 1). A member with n copies scores N(d, 1), with d such that the AUROC's
 log-odds are a + b·log2(n). The AUROC in the table is that of a member with the design's mean
 log2(n); with b = 0 it is that of all. As many members as non-members are drawn, per benchmark.
-Each report is fitted by `dose_response`, tested by `dose_test` and put into words by `direction`,
-as in the analysis.
+Each report is fitted by `dose_response`, tested by `kendall_trend` and put into words by
+`direction`, as in the analysis.
 
 Columns: the share of the reports whose data are too few for a slope; the mean and median of the
 others' estimates, and how many of their 95% intervals lie above the truth, below it, and include
@@ -47,7 +47,7 @@ from contamination.analysis.statistics.dose_response import (
     logistic,
     slope_interval,
 )
-from contamination.analysis.statistics.dose_test import joint_test, make_stratum
+from contamination.analysis.statistics.kendall_trend import joint_test, make_stratum
 from contamination.analysis.statistics.seed_pooling import (
     Replicates,
     overlap_of_sides,

@@ -22,12 +22,12 @@ from contamination.analysis.statistics.dose_response import (
     log_dose_at_level,
     slope_interval,
 )
-from contamination.analysis.statistics.dose_test import Detector, dose_tests
 from contamination.analysis.statistics.groups import (
     ANY,
     groups_of_lacking_benchmarks,
     measurable_groups,
 )
+from contamination.analysis.statistics.kendall_trend import Detector, dose_tests
 from contamination.analysis.statistics.results_table import Estimates, resample_group
 from contamination.analysis.statistics.seed_pooling import (
     Replicates,

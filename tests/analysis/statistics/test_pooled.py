@@ -12,8 +12,8 @@ from contamination.analysis.cells import name_apart
 from contamination.analysis.conditions import chosen_fields, distinguishing_suffixes, recipe_digest
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics import seed_pooling as module
-from contamination.analysis.statistics.dose_test import Detector
 from contamination.analysis.statistics.flagged import flags_table
+from contamination.analysis.statistics.kendall_trend import Detector
 from contamination.analysis.statistics.results_table import Measure, cell_estimates
 from contamination.analysis.statistics.seed_pooling import (
     COLUMNS,

@@ -14,7 +14,7 @@ from scipy.stats import t
 from contamination.analysis.cells import series_settings
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics.dose_response import Curves, DoseResponse, log_dose_at_level
-from contamination.analysis.statistics.dose_test import Detector
+from contamination.analysis.statistics.kendall_trend import Detector
 from contamination.analysis.statistics.results_table import Measure
 from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.analysis.statistics.trends import (

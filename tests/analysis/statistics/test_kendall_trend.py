@@ -11,7 +11,7 @@ from scipy.stats import binom, chi2, combine_pvalues, kendalltau, norm, rankdata
 
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.statistics import paired, trends
-from contamination.analysis.statistics.dose_test import (
+from contamination.analysis.statistics.kendall_trend import (
     Detector,
     design_effect,
     dose_tests,
