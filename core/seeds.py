@@ -16,8 +16,8 @@ def derive_seed(seed: int, *purpose: object) -> int:
 
 def fill_in_seeds(config: Any, seed: int, purposes: Sequence[str]) -> Any:
     """Returns the dataclass with a derived seed for each `<purpose>_seed` that is None."""
-    missing = [name for name in purposes if getattr(config, f"{name}_seed") is None]
-    return replace(config, **{f"{name}_seed": derive_seed(seed, name) for name in missing})
+    missing = [purpose for purpose in purposes if getattr(config, f"{purpose}_seed") is None]
+    return replace(config, **{f"{purpose}_seed": derive_seed(seed, purpose) for purpose in missing})
 
 
 def unit_hash(text: str) -> float:

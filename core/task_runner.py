@@ -239,13 +239,13 @@ def run_on_datatrove(
     _import_optional("loguru", "logger").disable("datatrove")
     executors = {"local": _run_on_local_processes, "slurm": _run_on_slurm, "ray": _run_on_ray}
     run_missing = executors[cluster.executor]
-    kind, missing = stored_task.folder.name, _find_missing_pieces(stored_task, n_pieces)
+    kind, missing = stored_task.folder.name, _unmark_missing_pieces(stored_task, n_pieces)
     with progress_bar(total=n_pieces, desc=kind, stage="inject", unit="task") as bar:
         bar.update(n_pieces - len(missing))
         for _ in range(cluster.retries + 1):
             if missing:
                 run_missing(stored_task, n_pieces, missing, cluster)
-                missing = _find_missing_pieces(stored_task, n_pieces)
+                missing = _unmark_missing_pieces(stored_task, n_pieces)
                 bar.update(n_pieces - len(missing) - bar.n)
     if missing:
         raise DataError(
@@ -257,7 +257,7 @@ def run_on_datatrove(
     return [result for result in results if result is not None]
 
 
-def _find_missing_pieces(stored_task: StoredTask, n_pieces: int) -> list[int]:
+def _unmark_missing_pieces(stored_task: StoredTask, n_pieces: int) -> list[int]:
     """The pieces without a result; datatrove's own marks of completion are removed for them."""
     missing = [piece for piece in range(n_pieces) if stored_task.result(piece) is None]
     for piece in missing:

@@ -98,19 +98,19 @@ def estimate_benchmarks_and_all(
     """
     names = sorted({e.benchmark for e in examples})
     texts_by_benchmark = {name: [e for e in examples if e.benchmark == name] for name in names}
-    comparisons = (
+    n_comparisons = (
         len(texts_by_benchmark) if len(texts_by_benchmark) < 2 else len(texts_by_benchmark) + 2
     )
     groups = [
-        estimate_group(name, read_scores(), texts, blind, metrics, comparisons=comparisons)
+        estimate_group(name, read_scores(), texts, blind, metrics, n_comparisons=n_comparisons)
         for name, texts in texts_by_benchmark.items()
     ]
     if len(groups) < 2:
         return groups
     pooled = estimate_group(
-        POOLED, read_scores(), examples, blind, metrics, comparisons=comparisons
+        POOLED, read_scores(), examples, blind, metrics, n_comparisons=n_comparisons
     )
-    return [_mean_over_benchmarks(groups, examples, metrics, comparisons), *groups, pooled]
+    return [_mean_over_benchmarks(groups, examples, metrics, n_comparisons), *groups, pooled]
 
 
 def group_by_method(tables: Iterable[pd.DataFrame]) -> Iterator[tuple[MethodKey, pd.DataFrame]]:
@@ -190,7 +190,7 @@ def estimate_group(
     metrics: Sequence[Metric],
     match: bool = False,
     baseline: BlindBaselineFunction = blind_baseline,
-    comparisons: int = 1,
+    n_comparisons: int = 1,
 ) -> BenchmarkEstimates:
     """Estimates every metric of every method on one group of texts.
 
@@ -203,7 +203,7 @@ def estimate_group(
         match: whether to add each method's AUROC after matching on what the texts alone reveal
             (`baselines.matching`), and to the blind row the style that matching leaves.
         baseline: computes the blind baseline.
-        comparisons: the number of groups whose blind rows a reader sees. A note appears on any of
+        n_comparisons: the number of groups whose blind rows a reader sees. A note appears on any of
             them by chance in 5% of the cases (Bonferroni).
     """
     texts, member = _texts_and_labels(examples)
@@ -230,7 +230,7 @@ def estimate_group(
             estimates[BLIND, ""][MATCHED.name] = leftover_style_auroc(
                 blind_row.style, sample.sizes, DRAWS
             )
-    notes = _blind_notes(estimates, reason, comparisons)
+    notes = _blind_notes(estimates, reason, n_comparisons)
     return BenchmarkEstimates(name, *sample.sizes, estimates, "", notes, sample.cluster_counts)
 
 
@@ -252,14 +252,15 @@ def _matched_auroc(
     return sample.widen(replace(matched_auroc, trials=matched_auroc.trials * share))
 
 
-def _blind_notes(estimates: Estimates, reason: str | None, comparisons: int) -> list[str]:
+def _blind_notes(estimates: Estimates, reason: str | None, n_comparisons: int) -> list[str]:
     """Returns a note if the blind baseline beats chance, or if there are too few texts for it."""
     if (BLIND, "") not in estimates:
         return [f"no blind row: {reason}"] if reason else []
     blind_auroc = estimates[BLIND, ""][AUROC.name]
     if (
         blind_auroc_warning(
-            blind_auroc.value, *confidence_interval(blind_auroc, 1 - (1 - CONFIDENCE) / comparisons)
+            blind_auroc.value,
+            *confidence_interval(blind_auroc, 1 - (1 - CONFIDENCE) / n_comparisons),
         )
         is None
     ):
@@ -277,7 +278,7 @@ def _mean_over_benchmarks(
     groups: Sequence[BenchmarkEstimates],
     examples: Texts,
     metrics: Sequence[Metric],
-    comparisons: int,
+    n_comparisons: int,
 ) -> BenchmarkEstimates:
     """Returns the estimates named `ALL`: the mean over benchmarks, if each has an estimate."""
     members, nonmembers = sum(g.members for g in groups), sum(g.nonmembers for g in groups)
@@ -298,5 +299,5 @@ def _mean_over_benchmarks(
                 )
                 for m in metrics
             }
-    notes = _blind_notes(estimates, blind_obstacle(*_texts_and_labels(examples)), comparisons)
+    notes = _blind_notes(estimates, blind_obstacle(*_texts_and_labels(examples)), n_comparisons)
     return BenchmarkEstimates(ALL_BENCHMARKS, members, nonmembers, estimates, "", notes)

@@ -204,13 +204,13 @@ class Collector:
         first, last = wanted_parts[0][0].sha256, wanted_parts[-1][-1].sha256
         folder = self.folder(original)
         original_parts = self._texts_by_part_path(original, folder).items()
-        needed = {
+        needed_parts = {
             p: part_texts
             for p, part_texts in original_parts
             if part_texts[0].sha256 <= last and first <= part_texts[-1].sha256
         }
-        self._write_missing_parts(original, needed)
-        for path, part_texts in needed.items():
+        self._write_missing_parts(original, needed_parts)
+        for path, part_texts in needed_parts.items():
             if not pass_store.is_intact(path, [text.sha256 for text in part_texts]):
                 raise ArtifactError(
                     f"{path} is damaged, or of an earlier version, and no slice replaces existing "

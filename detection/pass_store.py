@@ -100,9 +100,11 @@ def is_intact(path: Path, texts: Sequence[str]) -> bool:
     if not path.is_file():
         return False
     try:
-        stored = _Part(path)
+        stored_part = _Part(path)
         stored_texts = [
-            sha256 for group in range(len(stored.firsts)) for sha256 in stored.read_row_group(group)
+            sha256
+            for group in range(len(stored_part.firsts))
+            for sha256 in stored_part.read_row_group(group)
         ]
     except ArtifactError:
         return False

@@ -413,10 +413,10 @@ class _ShortRuns:
         """Yields each piece that is found, and the words that are shared."""
         places, grams = self._index.places(words)
         run_numbers, slots = self._index.all_owners(grams)
-        owners = self._piece[slots]
-        upper_bounds = self._index.n * np.bincount(owners, minlength=len(self._lengths))
+        owner_pieces = self._piece[slots]
+        upper_bounds = self._index.n * np.bincount(owner_pieces, minlength=len(self._lengths))
         for piece in np.flatnonzero(upper_bounds >= self._enough):
-            of_piece = owners == piece
+            of_piece = owner_pieces == piece
             if self._index.n * len(np.unique(slots[of_piece])) < self._enough[piece]:
                 continue  # the document repeats a run
             for covered in self._iter_covered_slots(

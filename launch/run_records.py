@@ -110,7 +110,9 @@ def make_and_record_cost(
 
 def _has_gpu() -> bool:
     """Whether torch can use a GPU; torch, slow to import, is not asked without a GPU's driver."""
-    if "torch" not in sys.modules and not any(any(Path("/dev").glob(name)) for name in DRIVERS):
+    if "torch" not in sys.modules and not any(
+        any(Path("/dev").glob(device_pattern)) for device_pattern in DRIVERS
+    ):
         return False
     import torch
 

@@ -71,7 +71,7 @@ class DoseResponse(NamedTuple):
         return Curves(self.levels, np.r_[self.slope.value, self.slope.draws])
 
 
-class _BenchmarkFit(NamedTuple):
+class _BenchmarkTerms(NamedTuple):
     """One benchmark of a fit: K members, or levels of several members."""
 
     share: Scores
@@ -92,7 +92,7 @@ class _Fit(NamedTuple):
     slope: float
     curvature: float
     """A."""
-    parts: Sequence[_BenchmarkFit]
+    parts: Sequence[_BenchmarkTerms]
 
 
 class _FitVariances(NamedTuple):
@@ -241,7 +241,7 @@ def _solve_regression(
     ]
     for _ in range(STEPS):
         parts = [
-            _benchmark_fit(log_doses, p, n, level, slope, centre)
+            _benchmark_terms(log_doses, p, n, level, slope, centre)
             for log_doses, (p, n), level, centre in zip(x, data, levels, centres, strict=True)
         ]
         curvature = sum(float(part.weight @ part.away**2) for part in parts)
@@ -266,14 +266,14 @@ def _solve_regression(
     return None
 
 
-def _benchmark_fit(
+def _benchmark_terms(
     x: Scores, share: Scores, members: Scores, level: float, slope: float, reference_x: float
-) -> _BenchmarkFit:
+) -> _BenchmarkTerms:
     """The terms of one benchmark, whose log-odds at `reference_x` are `level`."""
     fitted = logistic(level + slope * (x - reference_x))
     weight = members * fitted * (1 - fitted)
     centre = float(np.average(x, weights=weight)) if weight.any() else reference_x
-    return _BenchmarkFit(
+    return _BenchmarkTerms(
         share, x - centre, centre, fitted, weight, level + slope * (centre - reference_x)
     )
 
@@ -336,7 +336,7 @@ def _curves_with_draws(samples: Sequence[BenchmarkScores], fit: _Fit, confidence
 
 
 def _example_influences(
-    sample: BenchmarkScores, part: _BenchmarkFit, curvature: float
+    sample: BenchmarkScores, part: _BenchmarkTerms, curvature: float
 ) -> tuple[Scores, Scores]:
     """Returns the influence of each member (M×2) and non-member (N×2) on level and slope.
 

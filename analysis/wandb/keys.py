@@ -54,7 +54,7 @@ def summary_values(results: pd.DataFrame) -> Values:
     return {**_values_by_key(results[results["occurrences"] == ANY], methods), **by_occurrences}
 
 
-def history_rows(results: pd.DataFrame) -> list[Values]:
+def occurrences_history_rows(results: pd.DataFrame) -> list[Values]:
     """Returns one row per number of occurrences, in order, with the keys at that number."""
     rows, methods = [], methods_of(results)
     for number in sorted(set(results["occurrences"]) - {ANY}, key=occurrences_sort_key):

@@ -91,8 +91,8 @@ def _offline_history(path: Path) -> Iterable[Mapping[str, Any]]:
 
 def _inspect_record(path: Path, *more: str) -> list[dict[str, Any]]:
     """What `wandb leet inspect --json` prints of a record: one object per line, or a single one."""
-    line = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", *more, str(path)]
-    done = subprocess.run(line, capture_output=True, text=True)
+    command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", *more, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise DataError(

@@ -28,8 +28,8 @@ from contamination.analysis.wandb.keys import (
     NEEDS,
     P_VALUE,
     SIZES,
-    history_rows,
     method_by_label,
+    occurrences_history_rows,
     summary_values,
 )
 from contamination.core.report.tables import Table, write_tables
@@ -90,7 +90,7 @@ def _log_results(run: Any, results: pd.DataFrame) -> None:
     for name in HIDDEN:
         run.define_metric(f"{name}/*", hidden=True)
     run.define_metric(OCCURRENCES, hidden=True, summary="none")
-    rows = history_rows(results)
+    rows = occurrences_history_rows(results)
     for key in sorted({key for row in rows for key in row} - {OCCURRENCES}):
         hidden = key.removeprefix(BY_OCCURRENCES).startswith(HIDDEN)
         exact = key.replace(".", r"\.")  # to wandb a dot is a level; no pattern matches beyond it

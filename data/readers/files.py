@@ -307,7 +307,9 @@ def find_shards(paths: str | Sequence[str] | None, format: str, option: str) -> 
         ConfigError: there is no file, the format is unknown, or two files have the same name.
     """
     formats = ("auto", *READER_BY_FORMAT)
-    require(format in formats, _format_field(option), format, f"choose from {', '.join(formats)}.")
+    require(
+        format in formats, _file_format_field(option), format, f"choose from {', '.join(formats)}."
+    )
     entries = [paths] if isinstance(paths, str) else list(paths or ())
     require(bool(entries), option, paths, "give a file, a folder or a glob pattern.")
     shard_by_name: dict[str, Shard] = {}
@@ -345,7 +347,7 @@ def _is_hidden(path: Path, root: Path) -> bool:
     return any(name.startswith(".") for name in path.relative_to(root).parts)
 
 
-def _format_field(option: str) -> str:
+def _file_format_field(option: str) -> str:
     """Returns the configuration field with the format of the files in the field `option`."""
     return option.replace("path", "format").removesuffix("s")
 
@@ -360,6 +362,6 @@ def _format_of_file(file: Path, format: str, option: str, is_named_by_user: bool
     if by_suffix is None and is_named_by_user:
         raise ConfigError(
             f"{option}: the suffix of {path} does not show its format. Give it with "
-            f"{_format_field(option)}={'|'.join(READER_BY_FORMAT)}."
+            f"{_file_format_field(option)}={'|'.join(READER_BY_FORMAT)}."
         )
     return by_suffix

@@ -150,7 +150,7 @@ def _question_or_reason(
         return "it has fewer than 2 distinct options"
     if any(map(is_blank, options)):
         return "one of its options is empty"
-    letters = _option_letters(options)
+    letters = _leading_option_letters(options)
     if config.chosen_by == "letter" and not letters:
         return "its options have no letters, and chosen_by is letter"
 
@@ -179,7 +179,7 @@ def common_prefix_length(*sequences: Sequence[object]) -> int:
     return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
 
 
-def _option_letters(options: Sequence[str]) -> Sequence[str]:
+def _leading_option_letters(options: Sequence[str]) -> Sequence[str]:
     """Returns the letters if the options begin with "A. ", "B. " and so on, else none."""
     letters = ascii_uppercase[: len(options)]
     if len(letters) < len(options):

@@ -158,9 +158,9 @@ def prove_set(
     texts = {r.example_id: PromptedText(r.example_id, "", r.text, r.output_start)
              for r in chain(clean.itertuples(), examples.itertuples())}  # fmt: skip
     rows = [*clean.itertuples(), *ledger.itertuples()]
-    for number, row in enumerate(rows):
+    for text_number, row in enumerate(rows):
         problem = _why_text_is_wrong(
-            sequences, number, row, texts[row.example_id], tokenizer, config
+            sequences, text_number, row, texts[row.example_id], tokenizer, config
         )
         if problem:
             proof.failures.append(f"{row.example_id}: sequence {row.sequence}, {problem}")

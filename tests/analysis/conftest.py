@@ -128,8 +128,7 @@ def results_table(
     experiment: str, seed: int, cells: list[Cell], config: AnalysisConfig
 ) -> pd.DataFrame:
     """The results of `statistics` alone, which takes less time."""
-    from contamination.analysis.statistics import controls
-    from contamination.analysis.statistics import results_table as results_table
+    from contamination.analysis.statistics import controls, results_table
     from contamination.analysis.statistics.shared_permutations import ids_by_benchmark
 
     ids = ids_by_benchmark(cells)

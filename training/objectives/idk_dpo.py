@@ -132,8 +132,8 @@ class IdkDPO(Objective):
         """
         import torch
 
-        texts_BS, counts_BS = batch.text_numbers_BS[:, 1:], batch.loss_mask_BS > 0
-        numbers = torch.unique(texts_BS[counts_BS]).tolist()
+        text_numbers_BS, is_counted_BS = batch.text_numbers_BS[:, 1:], batch.loss_mask_BS > 0
+        numbers = torch.unique(text_numbers_BS[is_counted_BS]).tolist()
         packed, width = batch.positions_BS is not None, batch.ids_BS.shape[1]
         rows = _rows_of_texts([len(self.answers[n].ids) for n in numbers], width, packed=packed)
         shape = len(rows), width

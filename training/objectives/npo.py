@@ -84,7 +84,7 @@ def text_logprobs(
     import torch
 
     losses_BS = token_losses(model, batch.ids_BS, batch.positions_BS, compiled=compiled)
-    texts_BS, counts_BS = batch.text_numbers_BS[:, 1:], batch.loss_mask_BS > 0
-    numbers: torch.Tensor = torch.unique(texts_BS[counts_BS])
-    is_of_text = (numbers[:, None] == texts_BS[counts_BS]).to(losses_BS.dtype)
-    return numbers, -(is_of_text @ losses_BS[counts_BS])
+    text_numbers_BS, is_counted_BS = batch.text_numbers_BS[:, 1:], batch.loss_mask_BS > 0
+    numbers: torch.Tensor = torch.unique(text_numbers_BS[is_counted_BS])
+    is_of_text = (numbers[:, None] == text_numbers_BS[is_counted_BS]).to(losses_BS.dtype)
+    return numbers, -(is_of_text @ losses_BS[is_counted_BS])

@@ -70,8 +70,8 @@ def mean_by_text(values_BS: torch.Tensor, batch: Batch) -> torch.Tensor:  # noqa
     """
     import torch
 
-    texts_BS, counts_BS = batch.text_numbers_BS[:, 1:], batch.loss_mask_BS > 0
-    numbers_T = torch.unique(texts_BS[counts_BS])
-    is_of_text_TN = (numbers_T[:, None] == texts_BS[counts_BS]).to(values_BS.dtype)
-    means_T: torch.Tensor = is_of_text_TN @ values_BS[counts_BS] / is_of_text_TN.sum(dim=1)
+    text_numbers_BS, is_counted_BS = batch.text_numbers_BS[:, 1:], batch.loss_mask_BS > 0
+    numbers_T = torch.unique(text_numbers_BS[is_counted_BS])
+    is_of_text_TN = (numbers_T[:, None] == text_numbers_BS[is_counted_BS]).to(values_BS.dtype)
+    means_T: torch.Tensor = is_of_text_TN @ values_BS[is_counted_BS] / is_of_text_TN.sum(dim=1)
     return means_T

@@ -202,7 +202,7 @@ class Client:
                     return self._refuse_coding(answer, path)
                 async for chunk in answer.aiter_raw():
                     content.add(chunk)
-                    if content.is_too_long:
+                    if content.exceeds_limit:
                         raise self._too_long_error(path)
         except TimeoutError:
             raise httpx.ReadTimeout("it has not ended") from None

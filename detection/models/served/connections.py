@@ -44,7 +44,7 @@ class Content:
         self._members = 1
 
     @property
-    def is_too_long(self) -> bool:
+    def exceeds_limit(self) -> bool:
         """Whether the content exceeds the limit."""
         return max(self._received, len(self._content)) > self._limit
 
@@ -58,7 +58,7 @@ class Content:
         if self._gzip is None:
             self._content += chunk
             return
-        while chunk and not self.is_too_long:
+        while chunk and not self.exceeds_limit:
             if self._gzip.eof:
                 chunk = chunk.lstrip(b"\0")  # padding, which gzip -d ignores as well
                 if not chunk:

@@ -29,7 +29,7 @@ def test_charts_read_what_the_mirror_writes():
         for m in ("loss", "min_k", *(["blind"] if c == "clean" else []))
     ]  # fmt: skip
     results = pd.DataFrame(rows)
-    summary, (curve,) = keys.summary_values(results), keys.history_rows(results)
+    summary, (curve,) = keys.summary_values(results), keys.occurrences_history_rows(results)
     assert set(found["auroc by occurrences"].y) <= set(curve)
     swept = found["auroc/loss/all by mean occurrences of a member"].x.name
     assert swept.removeprefix("cell.") in {field.name for field in fields(Cell)}

@@ -125,7 +125,7 @@ def in_order(results: pd.DataFrame) -> pd.DataFrame:
 
 def test_keys_are_flat_and_lead_back_to_the_results(results):
     summary = wandb_keys.summary_values(results)
-    curves = wandb_keys.history_rows(results)
+    curves = wandb_keys.occurrences_history_rows(results)
     assert {"auroc/min_k/boolq", "tpr_at_fpr_0.25/loss/all", "clean/auroc/loss/imdb",
             "clean/auroc/blind/all", "ci_low/auroc/min_k/boolq"} < summary.keys()  # fmt: skip
     assert [row["occurrences"] for row in curves] == [1, 2, 4, 8]
@@ -155,7 +155,7 @@ def test_several_variants_stand_in_the_key(results):
 
 
 def test_a_dose_that_was_logged_twice_counts_once(results):
-    curves = wandb_keys.history_rows(results)
+    curves = wandb_keys.occurrences_history_rows(results)
     cell = {"methods": wandb_keys.method_by_label(results)}
     assert len(wandb_keys.parse_result_rows({}, curves + curves, cell)) == len(
         wandb_keys.parse_result_rows({}, curves, cell)
@@ -180,7 +180,9 @@ def test_the_run_is_its_trainings_and_can_be_filtered(logged):
     assert cell["artifacts"] == dict(logged.cell.digests)
     steps = {r["metric"].get("name"): r["metric"].get("step_metric")
              for r in records if r["type"] == "metric"}  # fmt: skip
-    logged_keys = {key for row in wandb_keys.history_rows(logged.results) for key in row}
+    logged_keys = {
+        key for row in wandb_keys.occurrences_history_rows(logged.results) for key in row
+    }
     for key in logged_keys - {"occurrences"}:
         assert steps[key.replace(".", r"\.")] == "occurrences", key
     assert run["job_type"] == "train"
@@ -264,7 +266,10 @@ class Online:
             "training": {"learning_rate": 1e-3},
         }
         self.summary = {**wandb_keys.summary_values(results), "train/loss": 1.0, "_step": 9}
-        self._history = [{"train/loss": 2.0, "_step": 1}, *wandb_keys.history_rows(results)]
+        self._history = [
+            {"train/loss": 2.0, "_step": 1},
+            *wandb_keys.occurrences_history_rows(results),
+        ]
 
     def scan_history(self) -> list[dict[str, float]]:
         return self._history
