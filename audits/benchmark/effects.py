@@ -63,8 +63,7 @@ def paired_effect(score: Scores, design: Design) -> tuple[float, float, float]:
     from scipy.stats import t
 
     def effect(chosen: Flags) -> float:
-        inside = np.unique(design.cluster[chosen], return_inverse=True)[1]
-        part = Design(design.is_question[chosen], inside)
+        part = design.of_texts(np.flatnonzero(chosen))
         difference, _ = part.differences(score[chosen], part.is_question[None])
         return float(
             difference[0] / max(spread_within_sides(score[chosen], part, len(score)), TINY)

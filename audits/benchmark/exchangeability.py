@@ -13,7 +13,7 @@ other, keep the level approximately (Janssen 1997; Chung and Romano 2013). The p
 any number of texts if membership was drawn at random among clusters of equal size, or within
 clusters; otherwise it is approximate.
 
-Shapes: n texts, M methods, R relabellings.
+Shapes: n texts, M methods, S scores, R relabellings.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ LEAST_P = 1 / (RELABELLINGS + 1)
 """The least p-value: the actual labels count as one relabelling."""
 AT_ONCE = 500
 """Relabellings that are in memory together."""
+IN_MEMORY = 4_000_000
+"""Values of texts, over scores and relabellings, that are in memory together."""
 TINY = 1e-9
 """Differences below it are rounding."""
 Flags = NDArray[np.bool_]
@@ -137,6 +139,21 @@ class Design:
     def _mixed(self) -> tuple[Numbers, Numbers]:
         return self._texts_by_cluster(self._is_mixed)
 
+    def representatives(self, seed: int) -> Numbers:
+        """Returns the texts of mixed clusters, and one of each other cluster, drawn by lot.
+
+        Relabelling them is exact however large the clusters are.
+        """
+        order = np.random.default_rng(seed).permutation(len(self.cluster))
+        is_chosen = self._is_mixed[self.cluster]
+        is_chosen[order[np.unique(self.cluster[order], return_index=True)[1]]] = True
+        return np.flatnonzero(is_chosen)
+
+    def of_texts(self, texts: Numbers) -> Design:
+        """Returns the design of some of the texts."""
+        clusters = np.unique(self.cluster[texts], return_inverse=True)[1]
+        return Design(self.is_question[texts], clusters)
+
     def relabellings(self, draws: int, seed: int) -> Iterator[Flags]:
         """Yields blocks of random relabellings (at most AT_ONCE × n)."""
         rng = np.random.default_rng(seed)
@@ -160,10 +177,10 @@ class Design:
         q o / (q + o) of q questions and o others, the precision that equal variances would give.
 
         Args:
-            values: of the texts: (n,), or for each labelling its own (R × n).
+            values: of the texts: (n,), for each labelling its own (R × n), or of several scores
+                (S × 1 × n), which gives S × R differences.
             labels: the labellings (R × n).
         """
-        values = np.broadcast_to(values, labels.shape)
         between, error, weight = self._between(values, labels)
         within, within_error, within_weight = self._within(values, labels)
         total = np.maximum(weight + within_weight, TINY)
@@ -177,29 +194,37 @@ class Design:
         if min(sizes) < 2:
             return np.zeros(len(labels)), np.zeros(len(labels)), 0.0
         size = np.diff(np.append(starts, len(texts)))
-        units = np.add.reduceat(values[:, texts], starts, axis=1) / size
+        units = np.add.reduceat(values[..., texts], starts, axis=-1) / size
         on_side = labels[:, texts[starts]].astype(np.float64)
-        units = units - units.mean(axis=1, keepdims=True)
+        units = units - units.mean(axis=-1, keepdims=True)
         squares, means, errors = units**2, [], []
         for number, side in zip(sizes, (on_side, 1 - on_side), strict=True):
-            mean = np.einsum("ru,ru->r", side, units) / number
-            variance = (np.einsum("ru,ru->r", side, squares) / number - mean**2).clip(0)
+            mean, square = _sums(units, side) / number, _sums(squares, side) / number
+            variance = square - mean**2
             means.append(mean)
-            errors.append(variance / (number - 1))
+            errors.append(np.where(variance > TINY * square, variance, 0) / (number - 1))
         return means[0] - means[1], np.sqrt(sum(errors)), sizes[0] * sizes[1] / sum(sizes)
 
     def _within(self, values: Scores, labels: Flags) -> tuple[Scores, Scores, float]:
         texts, starts = self._mixed
         if len(starts) < 2:
             return np.zeros(len(labels)), np.zeros(len(labels)), 0.0
-        inside, label = values[:, texts], labels[:, texts]
+        inside, label = values[..., texts], labels[:, texts]
         size = np.diff(np.append(starts, len(texts)))
         questions = np.add.reduceat(self.is_question[texts].astype(np.intp), starts)
-        total = np.add.reduceat(inside, starts, axis=1)
-        of_questions = np.add.reduceat(inside * label, starts, axis=1)
+        total = np.add.reduceat(inside, starts, axis=-1)
+        of_questions = np.add.reduceat(inside * label, starts, axis=-1)
         gaps = of_questions / questions - (total - of_questions) / (size - questions)
         weight = float((questions * (size - questions) / size).sum())
-        return gaps.mean(axis=1), gaps.std(axis=1, ddof=1) / np.sqrt(len(starts)), weight
+        return gaps.mean(axis=-1), gaps.std(axis=-1, ddof=1) / np.sqrt(len(starts)), weight
+
+
+def _sums(values: Scores, labels: Scores) -> Scores:
+    """Returns the sums of the values with label 1, for each labelling; see `differences`."""
+    if values.ndim == 2:
+        return np.einsum("ru,ru->r", values, labels)
+    sums: Scores = values @ labels.T
+    return sums.reshape(*values.shape[:-2], len(labels))
 
 
 def studentised(difference: Scores, error: Scores) -> Scores:
@@ -234,7 +259,7 @@ def set_test(score: Scores, design: Design, seed: int, alpha: float = 0.05) -> S
     )
 
 
-def largest_statistic_test(scores: Scores, design: Design, seed: int) -> float:
+def largest_statistic_test(scores: Scores, design: Design, seed: int, draws: int) -> float:
     """Returns the two-sided p-value of the largest of several scores' statistics (S × n).
 
     Each relabelling gives one largest statistic, so that no correction for S is needed (Westfall
@@ -242,10 +267,11 @@ def largest_statistic_test(scores: Scores, design: Design, seed: int) -> float:
     """
 
     def largest(labels: Flags) -> Scores:
-        statistics = [np.abs(studentised(*design.differences(s, labels))) for s in scores]
-        found: Scores = np.max(statistics, axis=0)
-        return found
+        parts = np.array_split(scores[:, None], -(-scores[:, None].size * len(labels) // IN_MEMORY))
+        statistics = [studentised(*design.differences(part, labels)) for part in parts]
+        maximum: Scores = np.max([np.abs(part).max(axis=0) for part in statistics], axis=0)
+        return maximum
 
     (actual,) = largest(design.is_question[None])
-    null = np.concatenate([*map(largest, design.relabellings(RELABELLINGS, seed))])
+    null = np.concatenate([*map(largest, design.relabellings(draws, seed))])
     return (1 + int((null >= actual - TINY).sum())) / (1 + len(null))

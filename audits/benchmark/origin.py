@@ -7,9 +7,10 @@ record `drawn.json` of `contamination audit fresh` shows that the files are thos
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,26 @@ from contamination.audits.benchmark.exchangeability import Design, Numbers, merg
 from contamination.core.errors import DataError
 from contamination.core.files import verified_json
 from contamination.core.hashing import file_digest
-from contamination.data.near_duplicates import ComparedItem, NearDuplicateHasher
+from contamination.data.near_duplicates import (
+    NGRAM_WORDS,
+    ComparedItem,
+    NearDuplicateHasher,
+    normalised_words,
+)
 from contamination.data.texts import Texts
 from contamination.detection.baselines.blind import number_equal_texts
 
 RECORD, FILES = "drawn.json", "files"
 """The record's name, and its entry with the SHA-256 of each file by name."""
+SHARED = "they share 13 words in a row, or all words but for a typing error in one"
+"""What near-copies have in common."""
 FORM = 0.1
 """Words in a row that more than this share of the texts have (and more than FEW) are a form."""
 FEW = 4
 TOLERATED = 0.05
-"""The share of comparison texts that may have 13 words of a question, such as a common answer."""
+"""The share of comparison texts that may be near-copies, such as those with a common answer."""
+LONG_WORD = 4
+"""The fewest letters of a word in which a typing error is one: "in" and "on" are two words."""
 SHOWN = 60
 
 
@@ -57,13 +67,14 @@ def design_of(texts: Texts) -> Design:
 
 
 def check_near_copies(texts: Texts) -> int:
-    """Returns how many comparison texts share 13 words in a row with a question.
+    """Returns how many comparison texts are near-copies of a question.
 
-    Texts of one cluster may, and so may forms that many texts share.
+    They share 13 words in a row with it, or all words but for a typing error in one of them. Texts
+    of one cluster may, and so may forms that many texts share.
 
     Raises:
         DataError: a text differs from a question only in case, punctuation or blanks, or more than
-            the share TOLERATED of them share 13 words in a row; the error names an example.
+            the share TOLERATED of them are near-copies; the error names an example.
     """
     others = len(texts) - int(design_of(texts).is_question.sum())
     copies, similar = _near_copies(texts)
@@ -73,7 +84,7 @@ def check_near_copies(texts: Texts) -> int:
     number = len({other for _, other in similar})
     if number > TOLERATED * others:
         raise DataError(
-            _refusal(texts, similar, "near-copies of questions", "they share 13 words in a row")
+            _refusal(texts, similar, "near-copies of questions", SHARED)
             + " If they belong together, name what they share in a column `cluster`."
         )
     return number
@@ -90,7 +101,7 @@ def _refusal(texts: Texts, pairs: Sequence[tuple[int, int]], what: str, said: st
 
 
 def _near_copies(texts: Texts) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Returns pairs of a question and another text that are equal, and that share 13 words."""
+    """Returns pairs of a question and another text that are equal, and that are nearly so."""
     design = design_of(texts)
     strings, names = texts.column("text").to_pylist(), texts.column("benchmark").to_pylist()
     items = [ComparedItem([text], [text], name) for text, name in zip(strings, names, strict=True)]
@@ -98,7 +109,47 @@ def _near_copies(texts: Texts) -> tuple[list[tuple[int, int]], list[tuple[int, i
     by_whole = _pairs([wholes.of(replace(item, parts=[])) for item in items], design, len(items))
     form = int(max(FEW, FORM * len(items)))
     by_words = _pairs([hasher.of(item) for item in items], design, form)
+    by_words |= _pairs_with_a_typo([normalised_words(text) for text in strings], design, form)
     return sorted(by_whole), sorted(by_words - by_whole)
+
+
+def _pairs_with_a_typo(
+    words: Sequence[Sequence[str]], design: Design, most: int
+) -> set[tuple[int, int]]:
+    """Returns pairs of a question and another text whose words are equal but for a typing error.
+
+    Only texts of few words are compared, because others still share 13 words in a row.
+
+    Args:
+        words: of each text.
+        design: the labels and clusters.
+        most: more texts with the same other words share a form.
+    """
+    texts_by_rest: dict[tuple[int, tuple[str, ...]], list[int]] = defaultdict(list)
+    for text, of_text in enumerate(words):
+        if len(of_text) <= 2 * NGRAM_WORDS:
+            for place in range(len(of_text)):
+                texts_by_rest[place, (*of_text[:place], *of_text[place + 1 :])].append(text)
+    return {
+        (question, other)
+        for (place, _), texts in texts_by_rest.items()
+        if 2 <= len(texts) <= most
+        for question, other in product(texts, texts)
+        if design.is_question[question] and not design.is_question[other]
+        and design.cluster[question] != design.cluster[other]
+        and _differ_by_a_typo(words[question][place], words[other][place])
+    }  # fmt: skip
+
+
+def _differ_by_a_typo(first: str, second: str) -> bool:
+    """Returns whether words differ in one letter, or two that are swapped (Damerau 1964)."""
+    if not (first + second).isalpha() or min(len(first), len(second)) < LONG_WORD:
+        return False
+    while first and second and first[0] == second[0]:
+        first, second = first[1:], second[1:]
+    while first and second and first[-1] == second[-1]:
+        first, second = first[:-1], second[:-1]
+    return max(len(first), len(second)) <= 1 or len(first) == 2 and first == second[::-1]
 
 
 def _pairs(keys: Sequence[Any], design: Design, most: int) -> set[tuple[int, int]]:
