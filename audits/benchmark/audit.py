@@ -16,8 +16,7 @@ from contamination.audits.benchmark.blind import cached_blind_tests
 from contamination.audits.benchmark.comparison import Comparison, by_benchmark, compare, holm
 from contamination.audits.benchmark.exchangeability import LEAST_P, RELABELLINGS
 from contamination.audits.benchmark.origin import check_near_copies, is_drawn, with_merged_clusters
-from contamination.audits.benchmark.report import report
-from contamination.audits.benchmark.tables import BenchmarkFindings
+from contamination.audits.benchmark.report import BenchmarkFindings, report
 from contamination.core.config import Range, at_least, ranged_field, runtime_field
 from contamination.core.errors import ConfigError, require
 from contamination.core.table_files import write_parquet
@@ -29,8 +28,8 @@ from contamination.detection.models import open_model
 from contamination.detection.scores import open_scores
 
 SCORES = "scores.parquet"
-REVISION = 2
-"""Of what stored results mean: 2 compares clusters as units, with two tests of the texts."""
+REVISION = 3
+"""Of what stored results mean: 2 compares clusters as units; 3 has three tests of the texts."""
 LEVEL = Range(lambda value: 0 < value <= 0.5, "give a level such as 0.05.")
 REFERENCE = "(reference)"
 """The name by which `audit_texts` asks for the reference's scores."""
@@ -47,6 +46,7 @@ def audit_texts(
     alpha: float,
     reference: bool = False,
     drawn: bool = False,
+    similar: int | None = None,
 ) -> BenchmarkFindings:
     """Audits labelled texts: questions have label 1, what they are compared with has label 0.
 
@@ -59,12 +59,14 @@ def audit_texts(
         alpha: the level of the tests.
         reference: whether there is a model that has not seen the questions.
         drawn: whether it was drawn at random which texts are questions; see `origin.is_drawn`.
+        similar: the number of near-copies, if `near_copies` has counted them; None: counts them.
 
     Raises:
         ConfigError: the level is too small, or two models are one.
         DataError: texts are near-copies of questions, or a score is missing.
     """
-    similar = check_near_copies(texts) if control == inputs.FRESH and not drawn else 0
+    if similar is None:
+        similar = near_copies(texts, control, drawn)
     groups = {
         name: with_merged_clusters(group)
         for name, group in by_benchmark(texts).items()
@@ -88,6 +90,15 @@ def audit_texts(
     ]  # fmt: skip
     unused = sum(t.benchmark not in groups for t in texts)
     return BenchmarkFindings(comparisons, holm(comparisons), control, alpha, drawn, unused, similar)
+
+
+def near_copies(texts: Texts, control: str, drawn: bool) -> int:
+    """Returns how many fresh questions are near-copies of questions that were not drawn by lot.
+
+    Raises:
+        DataError: too many are; see `origin.check_near_copies`.
+    """
+    return check_near_copies(texts) if control == inputs.FRESH and not drawn else 0
 
 
 def _both_sides(texts: Texts) -> bool:
@@ -184,9 +195,13 @@ class Benchmark(Audit):
             UserError: a text or a model cannot be used, or there are two comparisons.
         """
         nodes = self._model_nodes(stage)
+        texts, control = self._texts()  # before the models, which take longer to open
+        drawn = is_drawn(self.questions, self.fresh or self.versions)
+        similar = near_copies(texts, control, drawn)
         handles = {name: open_model(f, node, stage.runs) for name, (f, node) in nodes.items()}
         first = next(iter(handles.values()))
-        texts, control = self._texts(stage, first.tokenizer(), first.context)
+        if control == inputs.ORDER:
+            texts = order_texts(texts, first.tokenizer(), first.context, stage.seed)
         stage = _with_reference(stage, control)
         stages = {name: replace(stage, model=node) for name, (_, node) in nodes.items()}
         if has_reference := stage.reference.given is not None:
@@ -198,8 +213,6 @@ class Benchmark(Audit):
             for name, scoring in stages.items():
                 folder = scoring.scores_folder(texts, control)
                 digests[f"scores of {name}"] = folder.name.rpartition("-")[2]
-
-        drawn = is_drawn(self.questions, self.fresh or self.versions)
 
         def score(texts: Texts, name: str) -> pd.DataFrame:
             return open_scores(stages[name].score_texts(texts, control).path).table
@@ -213,7 +226,7 @@ class Benchmark(Audit):
 
             findings = audit_texts(
                 texts, [*nodes], score_and_keep, control, stage.seed, self.alpha,
-                reference=has_reference, drawn=drawn,
+                reference=has_reference, drawn=drawn, similar=similar,
             )  # fmt: skip
             if tables:
                 rows = pd.concat([t.assign(model=name) for name, t in tables.items()])
@@ -251,8 +264,8 @@ class Benchmark(Audit):
                 raise ConfigError(f"audit.models.{name} is {given!r}: {error}.") from error
         return nodes
 
-    def _texts(self, stage: AuditStage, tokenizer: Any, context: int | None) -> tuple[Texts, str]:
-        """Returns the labelled texts and the kind of comparison."""
+    def _texts(self) -> tuple[Texts, str]:
+        """Returns the texts, labelled except those to shuffle, and the kind of comparison."""
         chosen = [
             comparison for comparison, value in
             (("fresh", self.fresh), ("versions", self.versions), ("order", self.order or None))
@@ -271,7 +284,7 @@ class Benchmark(Audit):
             versions = inputs.read_texts("audit.versions", self.versions, examples)
             return inputs.questions_and_versions(questions, versions), inputs.VERSIONS
         if self.order:
-            return order_texts(questions, tokenizer, context, stage.seed), inputs.ORDER
+            return questions, inputs.ORDER
         if self.fresh is not None:
             fresh = inputs.read_texts("audit.fresh", self.fresh, examples)
             return inputs.questions_and_fresh(questions, fresh), inputs.FRESH

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from contamination.audits.benchmark import inputs
 from contamination.audits.benchmark.blind import BLIND_LEVEL, NO_CORPUS
 from contamination.audits.benchmark.comparison import LEAKED, UNDETERMINED, Comparison
 from contamination.audits.benchmark.tables import (
-    BenchmarkFindings,
+    Findings,
     benchmark_table,
     estimate_text,
     format_p,
@@ -27,13 +29,16 @@ from contamination.core.report.charts import (
     page_figure,
     svg_element,
 )
-from contamination.core.report.document import ReportContent
+from contamination.core.report.document import (
+    ReportContent,
+    html_document,
+    markdown_document,
+)
 from contamination.core.statistics.estimates import confidence_interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.detection.baselines.matching import MATCHED
 from contamination.detection.evaluation import CONFIDENCE
 
-__all__ = ["BenchmarkFindings", "report"]
 BINS = 24
 ADVICE = (
     "To get an answer, compare with questions that cannot have leaked: hold some back, write or "
@@ -49,7 +54,36 @@ LIMITS = (
 )
 
 
-def report(findings: BenchmarkFindings, facts: Mapping[str, str]) -> ReportContent:
+@dataclass(frozen=True)
+class BenchmarkFindings(Findings):
+    """The findings of an audit, with their tables as data frames and the report."""
+
+    @property
+    def benchmarks(self) -> pd.DataFrame:
+        """One row per model and benchmark; see `benchmark_table`."""
+        return benchmark_table(self).data
+
+    @property
+    def methods(self) -> pd.DataFrame:
+        """One row per model, benchmark and method, with its AUROC and matched AUROC."""
+        return method_table(self).data
+
+    @property
+    def questions(self) -> pd.DataFrame:
+        """One row per model and question, likeliest first; none where nothing is determined."""
+        table = question_table(self)
+        return pd.DataFrame() if table is None else table.data
+
+    def markdown(self) -> str:
+        """Returns the report in Markdown."""
+        return markdown_document(report(self, {}))
+
+    def html(self) -> str:
+        """Returns the report as a page that needs no other file."""
+        return html_document(report(self, {}))
+
+
+def report(findings: Findings, facts: Mapping[str, str]) -> ReportContent:
     """Returns the findings in sentences, tables and charts.
 
     Args:
@@ -73,12 +107,12 @@ def report(findings: BenchmarkFindings, facts: Mapping[str, str]) -> ReportConte
     )  # fmt: skip
 
 
-def _conclusions(findings: BenchmarkFindings) -> Iterator[str]:
+def _conclusions(findings: Findings) -> Iterator[str]:
     for comparison in findings.comparisons:
         yield f"{_about(findings, comparison)}{sentence(findings, comparison)}"
 
 
-def sentence(findings: BenchmarkFindings, comparison: Comparison) -> str:
+def sentence(findings: Findings, comparison: Comparison) -> str:
     """Returns the verdict on one benchmark and model in a few sentences, the answer first."""
     verdict = findings.verdict(comparison)
     if verdict == UNDETERMINED:
@@ -111,7 +145,7 @@ def sentence(findings: BenchmarkFindings, comparison: Comparison) -> str:
     return " ".join([*parts, "This does not show that nothing leaked."])
 
 
-def _condition(findings: BenchmarkFindings) -> str:
+def _condition(findings: Findings) -> str:
     """Returns under which condition a difference is a leak; none if membership was drawn."""
     if findings.drawn:
         return ""
@@ -120,7 +154,7 @@ def _condition(findings: BenchmarkFindings) -> str:
     return ", unless the two sets differ in a way that the text tests do not see"
 
 
-def _reason(findings: BenchmarkFindings, comparison: Comparison) -> str:
+def _reason(findings: Findings, comparison: Comparison) -> str:
     """Returns why nothing can be determined, and what to do."""
     if comparison.test is None:
         advice = "" if comparison.obstacle.startswith("all texts") else f" {ADVICE}"
@@ -148,13 +182,13 @@ def _reason(findings: BenchmarkFindings, comparison: Comparison) -> str:
     )
 
 
-def _about(findings: BenchmarkFindings, comparison: Comparison) -> str:
+def _about(findings: Findings, comparison: Comparison) -> str:
     """Returns what a sentence is about, if there are several comparisons."""
     names = findings.about(comparison)
     return f"**{', '.join(names)}.** " if names else ""
 
 
-def _warnings(findings: BenchmarkFindings) -> Iterator[str]:
+def _warnings(findings: Findings) -> Iterator[str]:
     for comparison in findings.comparisons:
         about = _about(findings, comparison)
         if comparison.left_out:
@@ -170,8 +204,9 @@ def _warnings(findings: BenchmarkFindings) -> Iterator[str]:
         yield NO_CORPUS
     if findings.similar:
         yield (
-            f"{findings.similar} of the {findings.control} share 13 words in a row with a question "
-            "and may have leaked with it, which hides a part of the difference."
+            f"{findings.similar} of the {findings.control} are near-copies of a question (13 words "
+            "in a row, or all but a typing error) and may have leaked with it, which hides a part "
+            "of the difference."
         )
     if findings.unused:
         yield (
@@ -207,7 +242,7 @@ def _order_limit(control: str) -> list[str]:
     ]
 
 
-def _score_chart(findings: BenchmarkFindings, comparison: Comparison) -> InlineChart:
+def _score_chart(findings: Findings, comparison: Comparison) -> InlineChart:
     """Returns histograms of the combined scores of both sides, with their means."""
     assert comparison.scores is not None
     about = " ".join(findings.about(comparison))
@@ -235,7 +270,7 @@ def _score_chart(findings: BenchmarkFindings, comparison: Comparison) -> InlineC
         )
 
 
-def _chart_name(findings: BenchmarkFindings, comparison: Comparison) -> str:
+def _chart_name(findings: Findings, comparison: Comparison) -> str:
     """Returns a name that is no path and no markup; the number keeps it distinct."""
     number = [*findings.comparisons].index(comparison)
     words = re.sub(r"[^a-z0-9]+", "-", f"{comparison.model} {comparison.benchmark}".lower())

@@ -12,7 +12,6 @@ import pandas as pd
 from contamination.audits.benchmark import inputs
 from contamination.audits.benchmark.comparison import UNDETERMINED, Comparison
 from contamination.audits.benchmark.effects import COMBINED
-from contamination.core.report.document import html_document, markdown_document
 from contamination.core.report.tables import NO_VALUE, Table, format_interval
 from contamination.core.statistics.estimates import Estimate, confidence_interval
 from contamination.core.statistics.metrics import AUROC
@@ -28,8 +27,8 @@ TERMS = (
     ("Holm", "several p-values are corrected, so that a false alarm among all of them, over models "
      "and benchmarks, is as rare as one in a single test; p-values are given per model"),
     ("blind p", "the chance of so large a difference of the texts, without any model, if they were "
-     "divided at random: the smaller of a classifier's and of a test of the words, doubled. At "
-     "0.05 or less nothing follows about the model"),
+     "divided at random: the smallest of three tests' (a classifier, shapes, words), times three. "
+     "At 0.05 or less nothing follows about the model"),
     ("d′", "the difference in standard deviations of the scores; 0: none, 1: large"),
     ("80% power", "a difference of this size would have been found in four of five such audits"),
     ("AUROC", "the chance that a question scores above a comparison text; 0.5: no difference"),
@@ -42,7 +41,7 @@ TERMS = (
 
 
 @dataclass(frozen=True)
-class BenchmarkFindings:
+class Findings:
     """The findings of an audit.
 
     Attributes:
@@ -52,7 +51,7 @@ class BenchmarkFindings:
         alpha: the level of the tests.
         drawn: whether a record proves that it was drawn at random which texts are questions.
         unused: the comparison texts of benchmarks that have no questions.
-        similar: the comparison texts that share 13 words in a row with a question.
+        similar: the comparison texts that are near-copies of a question; see `origin`.
     """
 
     comparisons: Sequence[Comparison]
@@ -72,34 +71,6 @@ class BenchmarkFindings:
     def verdicts(self) -> dict[tuple[str, str], str]:
         """The verdict by model and benchmark."""
         return {(c.model, c.benchmark): self.verdict(c) for c in self.comparisons}
-
-    @property
-    def benchmarks(self) -> pd.DataFrame:
-        """One row per model and benchmark; see `benchmark_table`."""
-        return benchmark_table(self).data
-
-    @property
-    def methods(self) -> pd.DataFrame:
-        """One row per model, benchmark and method, with its AUROC and matched AUROC."""
-        return method_table(self).data
-
-    @property
-    def questions(self) -> pd.DataFrame:
-        """One row per model and question, likeliest first; none where nothing is determined."""
-        table = question_table(self)
-        return pd.DataFrame() if table is None else table.data
-
-    def markdown(self) -> str:
-        """Returns the report in Markdown."""
-        from contamination.audits.benchmark.report import report
-
-        return markdown_document(report(self, {}))
-
-    def html(self) -> str:
-        """Returns the report as a page that needs no other file."""
-        from contamination.audits.benchmark.report import report
-
-        return html_document(report(self, {}))
 
     @property
     def has_several_benchmarks(self) -> bool:
@@ -129,7 +100,7 @@ def estimate_text(estimate: Estimate | None) -> str:
     return format_interval(estimate.value, *confidence_interval(estimate, CONFIDENCE))
 
 
-def benchmark_table(findings: BenchmarkFindings) -> Table:
+def benchmark_table(findings: Findings) -> Table:
     """Returns one row per model and benchmark: verdict, p-values and effects."""
     rows: list[dict[str, Any]] = []
     lines: list[list[str]] = []
@@ -168,7 +139,7 @@ def benchmark_table(findings: BenchmarkFindings) -> Table:
     return Table("benchmarks", "Verdicts", header, lines, pd.DataFrame(rows), note=note)
 
 
-def question_table(findings: BenchmarkFindings) -> Table | None:
+def question_table(findings: Findings) -> Table | None:
     """Returns one row per model and question, likeliest first; the text shows the first of them.
 
     Questions are listed only where something can be determined; None if there are none.
@@ -222,7 +193,7 @@ def _excerpt(text: str) -> str:
     return line if len(line) <= SHOWN_CHARACTERS else f"{line[: SHOWN_CHARACTERS - 1]}…"
 
 
-def method_table(findings: BenchmarkFindings) -> Table:
+def method_table(findings: Findings) -> Table:
     """Returns one row per model, benchmark and method: AUROC and matched AUROC."""
     rows: list[dict[str, Any]] = []
     lines: list[list[str]] = []

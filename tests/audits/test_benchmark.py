@@ -12,7 +12,7 @@ from contamination.audits.base import AuditStage
 from contamination.audits.benchmark import blind as blind_module
 from contamination.audits.benchmark import exchangeability, inputs
 from contamination.audits.benchmark.api import audit_benchmark
-from contamination.audits.benchmark.audit import REFERENCE, audit_texts, order_texts
+from contamination.audits.benchmark.audit import REFERENCE, Benchmark, audit_texts, order_texts
 from contamination.audits.benchmark.blind import BlindTests, blind_tests
 from contamination.audits.benchmark.comparison import LEAKED, NO_EVIDENCE, UNDETERMINED
 from contamination.audits.benchmark.effects import d_prime, paired_effect
@@ -249,7 +249,7 @@ def test_sets_that_differ_as_texts_cannot_be_judged():
     others = [word.upper() for word in WORDS]
     found = verdict_of(labelled_texts(40, 40, words=others), shift=1.5)
     assert found.verdicts == {("m", ""): UNDETERMINED}
-    assert "the two sets differ as texts (blind p = 0.05" in found.markdown()
+    assert "the two sets differ as texts (blind p = 0.0015" in found.markdown()
     assert found.questions.empty
     assert "The most familiar questions" not in found.markdown()
     strict = audit_texts(
@@ -398,7 +398,7 @@ def test_benchmarks_that_do_not_match_say_so():
 
 
 def test_single_questions_against_few_others_cannot_stand_out():
-    text = verdict_of(labelled_texts(12, 12), shift=3.0).markdown()
+    text = verdict_of(labelled_texts(12, 12, seed=1), shift=3.0).markdown()
     assert "no single question can stand out" in text
 
 
@@ -536,6 +536,18 @@ def test_the_stored_audit_is_that_of_the_function(files, toy_folders):
         str(toy_folders["target"]), methods="loss",
     )  # fmt: skip
     assert lists.benchmarks["p_value"].tolist() == found.benchmarks["p_value"].tolist()
+
+
+def test_files_are_read_before_a_model_is_opened(files):
+    mine, fresh = (str(files / f"{name}.jsonl") for name in ("mine", "fresh"))
+    template = "Question: {question}"
+    for given, message in ((str(files / "fresch.jsonl"), "no such file"), (mine, "not fresh")):
+        fields = {"questions": mine, "fresh": given, "template": template}
+        config = stage(files, files / "no-model", **fields)
+        with pytest.raises((ConfigError, DataError), match=f"^audit.fresh.* {message}"):
+            Benchmark(**fields).prepare(config)
+    with pytest.raises(ConfigError, match="model"):
+        Benchmark(questions=mine, fresh=fresh, template=template).prepare(config)
 
 
 def test_what_cannot_be_used_is_named(files, toy_folders):
