@@ -221,10 +221,12 @@ class Design:
 
 def _sums(values: Scores, labels: Scores) -> Scores:
     """Returns the sums of the values with label 1, for each labelling; see `differences`."""
+    sums: Scores
     if values.ndim == 2:
-        return np.einsum("ru,ru->r", values, labels)
-    sums: Scores = values @ labels.T
-    return sums.reshape(*values.shape[:-2], len(labels))
+        sums = np.einsum("ru,ru->r", values, labels)
+    else:
+        sums = (values @ labels.T).reshape(*values.shape[:-2], len(labels))
+    return sums
 
 
 def studentised(difference: Scores, error: Scores) -> Scores:
