@@ -15,6 +15,8 @@ from contamination.data.texts import Texts
 from contamination.detection.baselines.words import WordModel
 
 NOUNS = ["river", "stone", "lamp", "winter", "market", "engine", "paper", "garden", "signal"]
+MARKS = "!#$%&()*+-/:;<=>@[]^_{|}~"
+"""Each in few texts, as an unusual mark is."""
 
 
 @pytest.fixture(autouse=True)
@@ -78,13 +80,13 @@ def test_a_missing_last_word_is_seen_by_the_words():
 
 @pytest.mark.parametrize("sizes", [(1, 1), (2, 10)])
 def test_shapes_keep_the_level(sizes):
-    """With means over clusters half of the sets with clusters of 2 and 10 would be rejected."""
+    """With means over clusters most sets with clusters of 2 and 10 would be rejected."""
     cluster = np.repeat(np.arange(24), np.repeat(sizes, 12))
     design = Design(cluster < 12, cluster)
     rejected = 0
     for seed in range(100):
         rng = np.random.default_rng(seed)
-        texts = [question(rng) for _ in cluster]
+        texts = ["".join(mark for mark in MARKS if rng.random() < 0.06) for _ in cluster]
         rejected += blind_module._shapes_p(texts, design, seed) <= 0.05
     assert rejected <= 13  # of 100; 5 are expected at most
 
