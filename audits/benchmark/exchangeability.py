@@ -109,7 +109,7 @@ class Design:
     cluster: Numbers
 
     @cached_property
-    def _is_mixed(self) -> Flags:
+    def _cluster_has_both_sides(self) -> Flags:
         """Which clusters have texts of both sides."""
         questions = np.bincount(self.cluster, self.is_question)
         return (questions > 0) & (questions < np.bincount(self.cluster))
@@ -117,7 +117,7 @@ class Design:
     @property
     def is_paired(self) -> bool:
         """Whether each cluster has both sides, as the versions of questions have."""
-        return bool(self._is_mixed.all())
+        return bool(self._cluster_has_both_sides.all())
 
     @property
     def units(self) -> tuple[int, int]:
@@ -133,11 +133,11 @@ class Design:
 
     @cached_property
     def _whole(self) -> tuple[Numbers, Numbers]:
-        return self._texts_by_cluster(~self._is_mixed)
+        return self._texts_by_cluster(~self._cluster_has_both_sides)
 
     @cached_property
     def _mixed(self) -> tuple[Numbers, Numbers]:
-        return self._texts_by_cluster(self._is_mixed)
+        return self._texts_by_cluster(self._cluster_has_both_sides)
 
     def representatives(self, seed: int) -> Numbers:
         """Returns the texts of mixed clusters, and one of each other cluster, drawn by lot.
@@ -145,7 +145,7 @@ class Design:
         Relabelling them is exact however large the clusters are.
         """
         order = np.random.default_rng(seed).permutation(len(self.cluster))
-        is_chosen = self._is_mixed[self.cluster]
+        is_chosen = self._cluster_has_both_sides[self.cluster]
         is_chosen[order[np.unique(self.cluster[order], return_index=True)[1]]] = True
         return np.flatnonzero(is_chosen)
 
