@@ -34,23 +34,31 @@ class MethodStyle(NamedTuple):
 ORDER = (
     *("loss", "zlib", "lowercase", "reference", "reference_upper_bound", "neighbor"),
     *("min_k", "min_k_plus_plus", "infilling", "pac", "recall", "surp", "gap_k", "max_k"),
-    *("mean_only", "std_only", "polarized_distance"),
+    *("mean_only", "std_only", "polarized_distance", "wbc", "ez_mia", "info_rmia", "lt_mia"),
+    *("dc_pdd", "grad_norm", "con_recall"),
 )
 """The order of tables and legends; other methods follow by name, the blind baseline is last."""
 
 COLOURS = (
     *("#0072B2", "#E69F00", "#F08796", "#A55AFF", "#694B78", "#00B4B4", "#009E73", "#D55E00"),
-    *("#D200A5", "#5A5A2D", "#A56987", "#A5A55A", "#A53C5A", "#00695A", "#B40F00", "#87A5F0"),
-    "#96784B",
+    *("#FF87F0", "#5A5A2D", "#A56987", "#F0A578", "#A53C5A", "#00695A", "#B40F00", "#1EB4FF"),
+    *("#876996", "#0F5A3C", "#00C3A5", "#0F4B87", "#D2004B", "#0FB45A", "#4B96C3", "#000FFF"),
 )
-"""Any two are ΔE 10 apart or more, also to a reader with deuteranopia (CIEDE2000)."""
+"""Any two are ΔE 10 apart or more, also to a reader with deuteranopia (CIEDE2000), and each has a
+contrast of 2 or more with the page, light or dark (WCAG 2)."""
 
 MARKERS: Sequence[tuple[str | tuple[int, int, int], str]] = (
     *(("o", "circle"), ("s", "square"), ("v", "triangle-down"), ("P", "cross")),
     *(((8, 1, 0), "star-square"), ("X", "x"), ("^", "triangle-up"), ("D", "diamond")),
     *(("*", "star"), ("<", "triangle-left"), ("h", "hexagon"), (">", "triangle-right")),
     *(("p", "pentagon"), ("8", "octagon"), ("H", "hexagon2"), ((4, 1, 0), "star-diamond")),
-    ((6, 1, 0), "hexagram"),
+    *(
+        ((6, 1, 0), "hexagram"),
+        ((3, 1, 0), "star-triangle-up"),
+        ((3, 1, 180), "star-triangle-down"),
+    ),
+    *(((3, 0, -45), "triangle-ne"), ((3, 0, 45), "triangle-nw"), ((3, 0, 135), "triangle-sw")),
+    *(((3, 0, -135), "triangle-se"), ((7, 1, 0), "circle-x")),
 )
 """matplotlib's and plotly's names: no chart relies on colour alone."""
 
@@ -70,7 +78,12 @@ def method_style(method: str, methods: Methods) -> MethodStyle:
 def _colour_index_by_method(methods: Methods) -> dict[str, int]:
     """Method → its place in `COLOURS`."""
     detectors = {method for method, _ in methods} - {BLIND}
-    fixed_indices = {name: ORDER.index(name) for name in detectors if name in ORDER}
+    fixed_indices = {
+        name: position
+        for name in detectors
+        if (position := _position(name)) is not None
+        and (name in ORDER or ORDER[position] not in detectors)
+    }
     free_indices = (slot for slot in count() if slot not in fixed_indices.values())
     return {
         **fixed_indices,
@@ -78,13 +91,20 @@ def _colour_index_by_method(methods: Methods) -> dict[str, int]:
     }
 
 
+def _position(method: str) -> int | None:
+    """A method's place in `ORDER`; an upper bound that is not in it has that of its method."""
+    known = (name for name in (method, method.removesuffix(UPPER_BOUND)) if name in ORDER)
+    return next(map(ORDER.index, known), None)
+
+
 def sort_methods(methods: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """Distinct (method, variant): known ones as in `ORDER`, then others by name, blind last."""
 
     def sort_key(pair: tuple[str, str]) -> tuple[int, str, str]:
         method, variant = pair
-        position = ORDER.index(method) if method in ORDER else len(ORDER)
-        return (position + (method == BLIND), method, variant)
+        position = _position(method)
+        rank = len(ORDER) + (method == BLIND) if position is None else position
+        return (rank, method, variant)
 
     return sorted(set(methods), key=sort_key)
 

@@ -149,6 +149,16 @@ def select(config: DictConfig) -> None:
     print(f"{(artifact.path / 'datasheet.md').read_text()}\nwrote {artifact.path}")
 
 
+def train_lt_mia(config: DictConfig) -> None:
+    """Trains LT-MIA on cells, tests it on others, and prints its data sheet."""
+    from contamination.detection.attack_sheet import format_data_sheet
+    from contamination.detection.tasks.train_lt_mia import TrainLtMiaStage, run
+
+    stage = convert_config(config, TrainLtMiaStage)
+    attack = run(stage)
+    print(f"{format_data_sheet(attack)}\nwrote {stage.out}")
+
+
 def run_named_stage() -> int:
     """Runs the stage that the command line names; returns the exit status."""
     stages = {
@@ -159,6 +169,7 @@ def run_named_stage() -> int:
         "probe": probe,
         "select": select,
         "thresholds": thresholds,
+        "train_lt_mia": train_lt_mia,
         "view": view,
     }
     name, stage = "detection", main

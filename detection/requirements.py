@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from contamination.core.errors import ConfigError
+from contamination.data.texts import Texts
 from contamination.detection.config import DetectionStage
 from contamination.detection.flags import UPPER_BOUND
 from contamination.detection.methods.base import Method
@@ -78,25 +79,32 @@ def open_models(stage: DetectionStage, used: Collection[str]) -> dict[str, Model
 
 
 def choose_servable_methods(
-    chosen: Collection[str], methods: Methods, models: Mapping[str, ModelHandle]
+    chosen: Collection[str],
+    methods: Methods,
+    models: Mapping[str, ModelHandle],
+    texts: Texts | None = None,
 ) -> Methods:
-    """Returns the methods; with `method=all`, those that the models can serve.
+    """Returns the methods; with `method=all`, those that the models can serve on these texts.
 
-    The models have to provide the methods' numbers, and one tokenizer if tokens are compared.
+    The models have to provide the methods' numbers, and one tokenizer if tokens are compared. A
+    method that was trained may not be applied to what it was trained on.
 
     Args:
         chosen: the names in the config node `method`, where "all" stands for every name.
         methods: those of them whose paths are configured.
         models: the models by role.
+        texts: the texts to score; None if they are not known yet.
 
     Raises:
-        ConfigError: a method chosen by name needs a number that its model does not provide, or a
-            reference with the target's tokenizer.
+        ConfigError: a method chosen by name needs a number that its model does not provide, a
+            reference with the target's tokenizer, or other texts or models.
     """
+    digests = {role: model.digest for role, model in models.items()}
 
     def lack(method: Method) -> tuple[str, str] | None:
         missing = describe_missing_numbers(models, method)
-        return missing or describe_other_tokenizer(models, method)
+        missing = missing or describe_other_tokenizer(models, method)
+        return missing or (None if texts is None else method.conflict(texts, digests))
 
     return _drop_lacking_methods(chosen, methods, lack)
 

@@ -137,7 +137,7 @@ def open_stage_inputs(
     methods = choose_methods(stage)
     examples = open_examples(stage.examples) if examples is None else examples
     models = open_models(stage, all_needs(methods))
-    methods = choose_servable_methods(stage.method, methods, models)
+    methods = choose_servable_methods(stage.method, methods, models, examples)
     return (
         name_upper_bounds(methods, models),
         examples,

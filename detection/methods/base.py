@@ -8,6 +8,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import ClassVar
 
 from contamination.core.config import Ranged
+from contamination.data.texts import Texts
 from contamination.detection.passes import ORIGINAL, Example, Pass
 
 
@@ -57,6 +58,15 @@ class Method(Ranged, ABC):
     def digests(self) -> Mapping[str, str]:
         """Hashes of what it reads besides texts and models, so that stored scores are its own."""
         return {}
+
+    def conflict(self, texts: Texts, model_digests: Mapping[str, str]) -> tuple[str, str] | None:
+        """Returns what it needs instead of these texts or models, without and with the remedy.
+
+        Args:
+            texts: the texts to score.
+            model_digests: the digests of the models by role.
+        """
+        return None
 
     @property
     def variant(self) -> str:

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
+from contamination import core
 from contamination.analysis.methods import (
     COLOURS,
     MARKERS,
@@ -17,6 +20,7 @@ from contamination.analysis.methods import (
     method_style,
     sort_methods,
 )
+from contamination.detection.config import METHODS_FOLDER
 
 PAIRS = [("blind", ""), ("new", ""), ("min_k", "k=0.4"), ("min_k", "k=0.2"), ("loss", "")]
 DEUTERANOPIA = np.array(
@@ -35,6 +39,8 @@ TO_XYZ = np.array(
     ]
 )
 FIRST, APART = 8, 10.0
+PAGES = ("#fff", "#15181d")
+"""The background of the page, light and dark."""
 
 
 def as_seen(colour: str) -> np.ndarray:
@@ -92,6 +98,40 @@ def test_the_distance_is_the_published_one(one, two, expected):
 def test_any_two_colours_are_told_apart_with_deuteranopia(colours):
     apart = distances(list(colours)) + 100 * np.eye(len(colours))
     assert apart.min() >= APART, apart.round(1)
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of WCAG 2, from 0 to 1."""
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(TO_XYZ[1] @ linear)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_colour_is_seen_on_a_light_and_on_a_dark_page(page):
+    for colour in COLOURS:
+        darker, lighter = sorted((luminance(colour), luminance(page)))
+        assert (lighter + 0.05) / (darker + 0.05) >= 2, colour
+
+
+def test_the_pages_are_those_of_the_style_sheet():
+    style = (Path(core.__file__).parent / "report" / "page.css").read_text()
+    assert f"--paper: light-dark({', '.join(PAGES)});" in style
+
+
+def test_every_method_of_the_package_has_a_look_of_its_own():
+    slow = {"cdd", "samia"}  # what they read is written by the model, at length
+    assert {path.stem for path in METHODS_FOLDER.glob("*.yaml")} - slow <= {*ORDER}
+
+
+def test_an_upper_bound_looks_like_its_method_unless_both_are_there():
+    bound, method = ("wbc_upper_bound", ""), ("wbc", "")
+    assert method_style("wbc_upper_bound", [bound]) == method_style("wbc", [method])
+    both = [method, bound]
+    assert method_style("wbc_upper_bound", both) != method_style("wbc", both)
+    assert sort_methods([("dc_pdd", ""), bound, method, ("loss", "")]) == [
+        ("loss", ""), method, bound, ("dc_pdd", "")
+    ]  # fmt: skip
 
 
 def test_no_two_methods_look_alike():

@@ -21,7 +21,7 @@ from tests.detection import golden, naive
 
 FILE = golden.GOLDEN / "loops.json"
 CORPUS = golden.GOLDEN / "corpus.txt"
-METHODS = ("dc_pdd", "ez_mia", "grad_norm", "info_rmia", "wbc")
+METHODS = ("dc_pdd", "ez_mia", "grad_norm", "info_rmia", "lt_mia", "wbc")
 
 
 @cache
@@ -87,6 +87,7 @@ def scores(ids: list[int]) -> dict[str, float]:
         "ez_mia": naive.ez_mia(views, ""),
         "grad_norm": -gradient_norm(ids),
         "info_rmia": naive.info_rmia(views, ""),
+        "lt_mia": naive.lt_mia(views, ""),
         "wbc": naive.wbc(views, ""),
     }
 

@@ -6,9 +6,11 @@ the pass that read them, a copy is a row a scored token.
 
 from __future__ import annotations
 
+import json
 import math
 import zlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -191,6 +193,57 @@ def ez_mia(views: Views, text: str) -> float:
     return up / (up + down) if up + down else 0.5
 
 
+def lt_mia_numbers(views: Views) -> list[list[float]]:
+    """For each token what the network reads: of both models, the gain near it, and of the text."""
+    target, (other,), gain = original(views), views["reference/original"], gains(views)
+
+    def near(t: int, reach: int) -> float:
+        return mean([gain[i] for i in range(len(gain)) if abs(i - t) <= reach])
+
+    def spread(values: list[float]) -> float:
+        return math.sqrt(mean([(value - mean(values)) ** 2 for value in values]))
+
+    of_text = [logprobs(target), logprobs(other), gain]
+    rows = []
+    for t, pair in enumerate(zip(target, other, strict=True)):
+        row = []
+        for one in pair:
+            row += [one["logprob"], one["mean"], one["std"]]
+            row += [(one["logprob"] - one["mean"]) / (one["std"] + 0.1)]
+            row += [one["logprob"] - one["top_logprob"]]
+        row += [gain[t], near(t, 1), near(t, 4)]
+        rows.append([*row, *map(mean, of_text), *map(spread, of_text), math.fsum(gain)])
+    return rows
+
+
+def lt_mia(
+    views: Views, text: str, weights: str | None = None, allow_trained: bool = False
+) -> float:
+    """The network, a unit at a time."""
+    path = Path(weights) if weights else Path(__file__).parents[2] / "detection/methods/lt_mia.json"
+    net = json.loads(path.read_text())["network"]
+
+    def dot(one: list[float], two: list[float]) -> float:
+        return math.fsum(a * b for a, b in zip(one, two, strict=True))
+
+    def layer(inputs: list[float], name: str) -> list[float]:
+        return [
+            math.tanh(bias + dot(inputs, [row[unit] for row in net[name]]))
+            for unit, bias in enumerate(net[f"{name}_bias"])
+        ]
+
+    hidden = []
+    for row in lt_mia_numbers(views):
+        scaled = zip(row, net["center"], net["scale"], strict=True)
+        inputs = [min(5.0, max(-5.0, (value - center) / scale)) for value, center, scale in scaled]
+        hidden.append(layer(layer(inputs, "first"), "second"))
+    shares = [math.exp(dot(units, net["attention"])) for units in hidden]
+    total = math.fsum(shares)
+    columns = [*zip(*hidden, strict=True)]
+    weighted = [dot([*column], shares) / total for column in columns]
+    return dot([*weighted, *(mean([*c]) for c in columns)], net["output"]) + net["output_bias"]
+
+
 def info_rmia(views: Views, text: str) -> float:
     (population,) = views["target/population"]
     pairs = zip(gains(views), population, strict=True)
@@ -223,6 +276,7 @@ LOOPS: dict[str, Callable[..., float]] = {
     "info_rmia": info_rmia,
     "loss": loss,
     "lowercase": lowercase,
+    "lt_mia": lt_mia,
     "max_k": max_k,
     "mean_only": mean_only,
     "min_k": min_k,

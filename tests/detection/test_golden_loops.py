@@ -10,6 +10,7 @@ from contamination.detection.methods.dc_pdd import DcPdd
 from contamination.detection.methods.ez_mia import EzMia
 from contamination.detection.methods.grad_norm import GradNorm
 from contamination.detection.methods.info_rmia import InfoRmia
+from contamination.detection.methods.lt_mia import LtMia
 from contamination.detection.methods.wbc import Wbc
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.pass_collector import Collector
@@ -21,6 +22,7 @@ METHODS = {
     "ez_mia": EzMia(),
     "grad_norm": GradNorm(),
     "info_rmia": InfoRmia(),
+    "lt_mia": LtMia(),
     "wbc": Wbc(),
 }
 

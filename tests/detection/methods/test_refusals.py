@@ -62,7 +62,7 @@ def other_tokenizer(tmp_path, toy_folders):
     return folder
 
 
-@pytest.mark.parametrize("name", ["wbc", "ez_mia", "info_rmia"])
+@pytest.mark.parametrize("name", ["wbc", "ez_mia", "info_rmia", "lt_mia"])
 def test_a_reference_of_another_tokenizer_is_refused(stage, other_tokenizer, name):
     with pytest.raises(ConfigError, match=f"method.{name} needs a reference with the target's tok"):
         run(stage(name, reference=other_tokenizer))

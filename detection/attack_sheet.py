@@ -1,0 +1,83 @@
+"""The data sheet of a trained attack as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from contamination.core.report.tables import markdown_table
+from contamination.core.statistics.metrics import metric_title
+from contamination.detection.attack_file import DataSheet, Result, TrainedAttack
+
+DIGEST_CHARACTERS = 12
+
+
+def format_data_sheet(attack: TrainedAttack) -> str:
+    """Returns what the attack was trained on, its results on what was held out, and its limits."""
+    return "\n".join(_lines(attack))
+
+
+def _lines(attack: TrainedAttack) -> Iterator[str]:
+    sheet = attack.sheet
+    settings = ", ".join(f"{name} {value}" for name, value in sheet.settings.items())
+    yield from (
+        f"LT-MIA, trained on {sheet.date}. Licence: {sheet.licence}.",
+        "",
+        f"- Network: {len(attack.network.features)} numbers per token, "
+        f"{_count_weights(attack):,} weights.",
+        f"- Training: seed {sheet.seed}, {settings}.",
+        f"- Benchmarks trained on: {', '.join(sheet.benchmarks)}.",
+        f"- Benchmarks held out: {', '.join(sheet.held_out_benchmarks)}.",
+        f"- Checksum: {attack.checksum[:DIGEST_CHARACTERS]}.",
+        "",
+        "## Results",
+        "",
+        "Means over cells and benchmarks with 95% intervals (Student's, over draws of members). "
+        "*LT-MIA more* is LT-MIA minus the row's method, paired.",
+    )
+    groups = dict.fromkeys((r.cells, r.benchmarks) for r in sheet.results)
+    for cells, benchmarks in groups:
+        results = [r for r in sheet.results if (r.cells, r.benchmarks) == (cells, benchmarks)]
+        yield from ("", _title(results[0]), "", _result_table(results))
+    yield from ("", "## Cells", "", _cell_table(sheet))
+    if sheet.limits:
+        yield from ("", "## Limits", "", *(f"- {limit}" for limit in sheet.limits))
+
+
+def _count_weights(attack: TrainedAttack) -> int:
+    return sum(array.size for array in attack.network.arrays.values())
+
+
+def _title(result: Result) -> str:
+    return (
+        f"**Cells {result.cells}, benchmarks {result.benchmarks}** ({result.n_cells} cells, "
+        f"{result.n_benchmarks} benchmarks, {result.members:,} members and "
+        f"{result.nonmembers:,} non-members)"
+    )
+
+
+def _result_table(results: list[Result]) -> str:
+    metrics = [*dict.fromkeys(r.metric for r in results)]
+    header = ["method"]
+    for metric in metrics:
+        name = metric_title(metric)
+        header += [name, f"LT-MIA more: {name}"]
+    rows = []
+    for method in dict.fromkeys(r.method for r in results):
+        by_metric = {r.metric: r for r in results if r.method == method}
+        row = [method]
+        for metric in metrics:
+            r = by_metric[metric]
+            row.append(f"{r.value:.3f} [{r.low:.3f}, {r.high:.3f}]")
+            paired = f"{r.difference:+.3f} [{r.difference_low:+.3f}, {r.difference_high:+.3f}]"
+            row.append("–" if method == results[0].method else paired)
+        rows.append(row)
+    return markdown_table(header, rows)
+
+
+def _cell_table(sheet: DataSheet) -> str:
+    rows = [
+        [use, cell.name, str(cell.seed), cell.model[:DIGEST_CHARACTERS]]
+        for use, cells in (("trained on", sheet.cells), ("held out", sheet.held_out_cells))
+        for cell in cells
+    ]
+    return markdown_table(["", "model", "seed", "weights"], rows)
