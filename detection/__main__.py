@@ -169,13 +169,13 @@ def run_named_stage() -> int:
         "probe": probe,
         "select": select,
         "thresholds": thresholds,
-        "train_lt_mia": train_lt_mia,
+        "train-lt-mia": train_lt_mia,
         "view": view,
     }
     name, stage = "detection", main
     if sys.argv[1:2] and sys.argv[1] in stages:
-        name = sys.argv.pop(1)
-        stage = stages[name]
+        stage = stages[sys.argv[1]]
+        name = sys.argv.pop(1).replace("-", "_")
     if stage is thresholds:
         sys.argv[1:] = [EXAMPLES_OVERRIDE.sub(EXAMPLES_FILE_FIELD, word) for word in sys.argv[1:]]
     return run_tool(partial(run_under_launcher, partial(run_hydra_command, name, stage)))

@@ -262,7 +262,7 @@ def score(
         labels: the texts' labels: 1, True or "member"; 0, False or "non-member"; None if unknown.
         tokenizer: the tokenizer of a loaded model.
         reference: a model that has not seen the texts, given like `model`; used by `reference`,
-            `wbc`, `ez_mia` and `info_rmia`.
+            `wbc`, `ez_mia`, `lt_mia` and `info_rmia`.
         reference_tokenizer: the tokenizer of a loaded reference.
         masked_lm: a masked language model, as a folder or a hub id; used by `neighbor`.
         prefix: a file of non-member texts; used by `recall`, and with members by `con_recall`.

@@ -255,7 +255,7 @@ def read_attack(name: str, path: Path, features: Sequence[str]) -> TrainedAttack
     try:
         record = read_json(path)
         if not isinstance(record, Mapping) or record.get("kind") != KIND:
-            raise ValueError("it is not a file of train_lt_mia, or of another version")
+            raise ValueError("it is not a file of train-lt-mia, or of another version")
         checksum = record.get("checksum")
         content = {key: value for key, value in record.items() if key not in ("kind", "checksum")}
         attack: TrainedAttack = parse_typed(content, TrainedAttack)
@@ -269,6 +269,6 @@ def read_attack(name: str, path: Path, features: Sequence[str]) -> TrainedAttack
         problem = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise ConfigError(
             f"{name} is {str(path)!r}, which can't be used: {problem}. Give a file that `python -m "
-            "detection train_lt_mia` wrote, or null: the network that comes with the package."
+            "detection train-lt-mia` wrote, or null: the network that comes with the package."
         ) from error
     return attack

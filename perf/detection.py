@@ -56,6 +56,7 @@ from contamination.detection.methods.ez_mia import EzMia
 from contamination.detection.methods.gap_k import GapK
 from contamination.detection.methods.infilling import Infilling
 from contamination.detection.methods.loss import Loss
+from contamination.detection.methods.lt_mia import LtMia
 from contamination.detection.methods.max_k import MaxK
 from contamination.detection.methods.mean_only import MeanOnly
 from contamination.detection.methods.min_k import MinK
@@ -78,7 +79,7 @@ GOLDEN = Path(__file__).parents[1] / "tests" / "golden"
 METHODS: list[Method] = [Loss(), Zlib(), MinK(), MinKPlusPlus()]
 NINE = [*METHODS, MaxK(), MeanOnly(), GapK(), Surp(), PolarizedDistance()]
 TWELVE = [*NINE, StdOnly(), Infilling(m=0), DcPdd(corpus=__file__)]
-TWELVE_WITH_REFERENCE = [*NINE, Reference(), EzMia(), Wbc()]
+TWELVE_WITH_REFERENCE = [*NINE[1:], Reference(), EzMia(), Wbc(), LtMia()]
 TEXTS, TOKENS = 16, 256
 BATCH_TOKENS = 8192
 POSITIONS = 4  # of the loop that are timed

@@ -32,6 +32,7 @@ HELP = (
     *("training memory", "training which-step", "detection", "detection accuracy"),
     *("audits audit=books", "detection build source=jsonl", "detection extraction"),
     *("detection online", "detection probe", "detection select", "detection thresholds"),
+    "detection train-lt-mia",
     *("detection view", "analysis", "analysis wandb", "launch", "launch status"),
     *("audits audit=books", "launch.console", IMPORT_NAME),
 )

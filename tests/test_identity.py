@@ -36,7 +36,9 @@ from contamination.core.config import convert_config, identity_data
 from contamination.core.task_runner import TasksConfig
 from contamination.data.config import ExamplesConfig
 from contamination.data.texts import Text
+from contamination.detection.attack_file import SHIPPED
 from contamination.detection.config import DetectionStage, ScoredModelConfig
+from contamination.detection.methods.lt_mia import LtMia
 from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import Pass
 from contamination.detection.tasks.accuracy import AccuracyStage
@@ -130,6 +132,7 @@ VALUES = {
     "method.samia.share": 0.3, "method.cdd.share": 0.3,
     "extraction.target": "answer", "extraction.prefix_tokens": [7],
     "method.dc_pdd.corpus": "embedded",
+    "method.lt_mia.weights": str(SHIPPED),
     "method.infilling.m": 3, "method.neighbor.augmentation": "swap",
     "method.pac.augmentation": "delete", "entity": "another", "local": None,
     "cells.0.exports": ["another"], "benchmark": None,
@@ -230,6 +233,7 @@ def name(monkeypatch):
         monkeypatch.setattr(
             contamination.detection.requirements, question, lambda *_, answer=answer: answer
         )
+    monkeypatch.setattr(LtMia, "conflict", lambda *_: None)
     built = cache(
         lambda words: contamination.detection.methods.registry._variants(*json.loads(words))
     )

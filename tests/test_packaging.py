@@ -61,6 +61,7 @@ def test_a_wheel_has_one_top_level_name(wheel):
     listed = {name.partition("/")[2] for name in names}
     assert {
         "conf/pipeline.yaml",
+        "detection/methods/lt_mia.json",
         "core/report/page.css",
         "core/report/skeleton.html",
         "analysis/page/page.js",

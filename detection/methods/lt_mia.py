@@ -68,7 +68,7 @@ class LtMia(Method):
     passes: ClassVar[tuple[Pass, ...]] = (ORIGINAL, REFERENCE)
 
     weights: str | None = None
-    """A file that `python -m detection train_lt_mia` wrote; null: the one of this package."""
+    """A file that `python -m detection train-lt-mia` wrote; null: the one of this package."""
 
     allow_trained: bool = False
     """Whether to score models, benchmarks and texts that the network was trained on. Texts that it
@@ -104,7 +104,7 @@ class LtMia(Method):
         remedy = (
             "The score would say how well it remembers them. Leave the method out, give "
             "method.lt_mia.weights that were trained without them (`python -m detection "
-            "train_lt_mia`), or method.lt_mia.allow_trained=true, which marks the result."
+            "train-lt-mia`), or method.lt_mia.allow_trained=true, which marks the result."
         )
         return reason, f"{reason}. {remedy}"
 

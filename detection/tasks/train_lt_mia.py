@@ -1,4 +1,4 @@
-"""`python -m detection train_lt_mia`: trains LT-MIA on cells, and tests it on others.
+"""`python -m detection train-lt-mia`: trains LT-MIA on cells, and tests it on others.
 
 A cell is a folder of scores of a contaminated model, with a reference, over a corpus whose members
 are known. Only the paths in it are read: the passes are read from the runs folder, or run. The
@@ -23,9 +23,9 @@ from omegaconf import OmegaConf
 
 from contamination.core.artifacts import is_complete, open_artifact
 from contamination.core.config import Ranged, convert_config
-from contamination.core.disk import check_output_file
 from contamination.core.errors import ConfigError, DataError, near_names
 from contamination.core.integrity import errors_naming_folders
+from contamination.core.output_paths import check_output_file
 from contamination.core.statistics.estimates import student_quantile
 from contamination.core.statistics.metrics import AUROC, Metric, tpr_at_fpr
 from contamination.core.stored_files import escape_interpolations
@@ -33,7 +33,6 @@ from contamination.core.user_files import atomic_output_file
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import examples_digest, lines_digest
 from contamination.data.texts import Texts
-from contamination.detection.alignment import have_same_tokenizer
 from contamination.detection.attack_file import (
     CellRecord,
     DataSheet,
@@ -58,6 +57,7 @@ from contamination.detection.models.base import ModelHandle
 from contamination.detection.pass_collector import Collector
 from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import ORIGINAL, Pass
+from contamination.detection.requirements import have_same_tokenizer
 from contamination.detection.scores import example_seen_by, open_scores
 from contamination.training.trained_model import open_checkpoint
 

@@ -17,7 +17,7 @@ from contamination.core.config import Ranged, at_least, ranged_field
 from contamination.core.errors import ArtifactError, ConfigError, require
 from contamination.core.output_paths import check_output_file, disk_errors_as_data_errors
 from contamination.core.user_files import atomic_output_file
-from contamination.data.texts import Text
+from contamination.data.texts import Text, Texts
 from contamination.detection.config import DetectionStage
 from contamination.detection.examples import occurrences_by_id, open_examples
 from contamination.detection.methods.reference import REFERENCE
@@ -79,7 +79,7 @@ def run(stage: ViewStage) -> Path:
     examples = open_examples(stage.examples)
     texts = page.select_examples(examples, stage.view.examples, stage.view.ids, stage.seed)
     models = open_models(stage, {"reference"} if stage.reference.given else ())
-    methods, left_out_methods = _split_servable(methods, models)
+    methods, left_out_methods = _split_servable(methods, models, examples)
     tokenizer = _shared_tokenizer(stage, models, texts)
     resources = open_resources(stage, all_needs(methods))
     methods = name_upper_bounds(methods, models)
@@ -108,13 +108,14 @@ def run(stage: ViewStage) -> Path:
 
 
 def _split_servable(
-    methods: Methods, models: Mapping[str, ModelHandle]
+    methods: Methods, models: Mapping[str, ModelHandle], texts: Texts
 ) -> tuple[Methods, set[str]]:
-    """Returns the methods whose numbers the models provide, and the names of the others."""
+    """Returns the methods that may score these models and texts, and the names of the others."""
+    digests = {role: model.digest for role, model in models.items()}
     lack_by_name = {
         name: lack
         for (name, _), m in methods.items()
-        if (lack := describe_missing_numbers(models, m))
+        if (lack := describe_missing_numbers(models, m) or m.conflict(texts, digests))
     }
     for name, (needs, _) in lack_by_name.items():
         log.info("%s is left out: it needs %s.", name, needs)

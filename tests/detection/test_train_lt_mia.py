@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -282,7 +283,7 @@ def damage(record, field):
         ("shape", "its checksum differs from its content"),
         ("infinite", "Out of range float values|its checksum differs"),
         ("unknown", "_target_ is unknown"),
-        ("kind", "it is not a file of train_lt_mia"),
+        ("kind", "it is not a file of train-lt-mia"),
     ],
 )
 def test_a_damaged_file_is_refused(attack, folder, tmp_path, field, problem):
@@ -417,6 +418,11 @@ def test_the_shipped_file_is_whole_and_small():
         c.model for c in attack.sheet.held_out_cells
     }
     assert LtMia().weights_path.stat().st_size < 120_000
+
+
+def test_the_documentation_has_the_data_sheet_of_the_shipped_file():
+    page = (Path(__file__).parents[2] / "docs" / "lt-mia.md").read_text(encoding="utf-8")
+    assert format_data_sheet(LtMia().attack) in page
 
 
 def test_texts_are_recognised_by_their_hash(attack, folder):
