@@ -408,7 +408,7 @@ def test_of_all_methods_those_that_lack_something_are_left_out_and_said(stage, c
     caplog.set_level("INFO")
     scored = set(open_scores(run(stage).path).table["method"])
     left_out = {
-        **dict.fromkeys(("reference", "wbc", "ez_mia"), "reference.path"),
+        **dict.fromkeys(("reference", "wbc", "ez_mia", "lt_mia"), "reference.path"),
         "neighbor": "masked_lm.path", "recall": "prefix.path",
         "con_recall": "members in prefix.path", "dc_pdd": "method.dc_pdd.corpus",
     }  # fmt: skip
