@@ -81,6 +81,21 @@ def online(config: DictConfig) -> None:
         print(f"wrote {out / 'windows.parquet'}")
 
 
+def codec(config: DictConfig) -> None:
+    """Prints the share of each set's texts that become less likely after others of the set."""
+    from contamination.detection.tasks.context_drop import CodecStage, run
+
+    stage = convert_config(config, CodecStage)
+    drops = run(stage)
+    print(drops.summary())
+    if stage.out is not None:
+        out = Path(stage.out).expanduser()
+        out.mkdir(parents=True, exist_ok=True)
+        with atomic_output_file(out / "codec.parquet") as partial_file:
+            drops.texts.to_parquet(partial_file, index=False)
+        print(f"wrote {out / 'codec.parquet'}")
+
+
 def accuracy(config: DictConfig) -> None:
     """Answers the corpus's questions and prints the accuracy on members and on non-members."""
     from contamination.detection.tasks.accuracy import FILE, AccuracyStage, run
@@ -164,6 +179,7 @@ def run_named_stage() -> int:
     stages = {
         "accuracy": accuracy,
         "build": build,
+        "codec": codec,
         "extraction": extraction,
         "online": online,
         "probe": probe,

@@ -33,6 +33,7 @@ HELP = (
     *("audits audit=books", "detection build source=jsonl", "detection extraction"),
     *("detection online", "detection probe", "detection select", "detection thresholds"),
     "detection train-lt-mia",
+    "detection codec",
     *("detection view", "analysis", "analysis wandb", "launch", "launch status"),
     *("audits audit=books", "launch.console", IMPORT_NAME),
 )

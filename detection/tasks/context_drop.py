@@ -9,6 +9,10 @@ and the set's share is that of its texts with a drop above 0. The text is tokeni
 means are over the same tokens. A model that knows a set gains nothing from examples of it, and
 examples of a new kind of text help.
 
+The means leave out the first `skip_tokens` scored tokens, 10 as in the authors' notebook: any
+context helps with a text's beginning, so that few texts drop if it counts. The notebook also leaves
+out the last token (its range ends at −1) and joins texts with an empty line, here with a newline.
+
 It measures whether the model knows the set's *distribution* as much as whether it has seen the
 texts: held-out texts of a benchmark whose other texts were trained on have the members' share
 (measured in docs/detection.md). It is no `Method`, because a text's drop depends on the rest of
@@ -25,18 +29,55 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from contamination.core.config import Ranged, at_least, ranged_field
 from contamination.core.errors import DataError, require
+from contamination.core.output_paths import check_writable_folder
 from contamination.core.seeds import derive_seed
+from contamination.core.statistics.bootstrap import draw_counts
+from contamination.core.statistics.samples import estimate_mean
+from contamination.core.terminal import fit_columns
+from contamination.data.config import ExamplesConfig
 from contamination.data.texts import Text
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.examples import open_examples
+from contamination.detection.flags import SIDES
 from contamination.detection.forward.batches import run_by_key
 from contamination.detection.forward.prefix import Shots, run_after_shots
 from contamination.detection.forward.reader import Reader, Tokens
 from contamination.detection.loaded_model import LoadedModel
-from contamination.detection.methods._shared import mean_logprob
+from contamination.detection.models import open_model
 from contamination.detection.models.base import LanguageModel
-from contamination.detection.passes import ORIGINAL, Copies
+from contamination.detection.passes import ORIGINAL, Copies, TokenStats
+from contamination.detection.summary import format_estimate
 
 COLUMNS = ("example_id", "benchmark", "label", "context", "drop")
+DRAWS = 1_000
+
+
+@dataclass(frozen=True)
+class CodecConfig(Ranged, node="codec"):
+    """What stands before a text, and which of its tokens count (node `codec`)."""
+
+    shots: int = ranged_field(1, at_least(1))
+    """Other texts of the set before each text, 1 or more, or as many as the context has room for;
+    the authors' notebook has 1."""
+
+    skip_tokens: int = ranged_field(10, at_least(0))
+    """The number of scored tokens at a text's beginning that do not count; the authors' notebook
+    has 10. A text without others has no drop."""
+
+
+@dataclass(frozen=True)
+class CodecStage:
+    """The configuration of one run."""
+
+    runs: str
+    seed: int
+    examples: ExamplesConfig
+    model: ScoredModelConfig
+    detection: DetectionConfig
+    codec: CodecConfig
+    out: str | None = None
 
 
 @dataclass(frozen=True)
@@ -53,18 +94,65 @@ class ContextDrops:
     def shares(self, by: Sequence[str] = ("benchmark",)) -> pd.DataFrame:
         """Returns the share of texts with a drop above 0, and the number of texts, of each group.
 
-        Texts before which no other had room are left out.
+        Texts before which no other had room, and those without a token that counts, are left out.
 
         Args:
             by: the columns that name a group, such as benchmark and label.
         """
-        known = self.texts[self.texts["context"] > 0]
-        groups = known.assign(share=known["drop"] > 0).groupby(list(by), dropna=False)["share"]
+        groups = self.compared.groupby(list(by), dropna=False)["dropped"]
         return groups.agg(["mean", "size"]).set_axis(["share", "texts"], axis=1).reset_index()
+
+    @property
+    def compared(self) -> pd.DataFrame:
+        """The texts that count, with the column `dropped`: whether the drop is above 0."""
+        texts = self.texts[(self.texts["context"] > 0) & self.texts["drop"].notna()]
+        return texts.assign(dropped=(texts["drop"] > 0).astype(float))
+
+    def summary(self) -> str:
+        """Returns a line per set, and per side if there are labels, with Wilson's intervals."""
+        rows = []
+        by = ["benchmark", *(["label"] if self.texts["label"].notna().any() else [])]
+        for group, texts in self.compared.groupby(by, dropna=False):
+            name, *label = group if isinstance(group, tuple) else (group,)
+            side = [SIDES[None if pd.isna(one) else bool(one)] for one in label]
+            drawn = draw_counts(len(texts), DRAWS, derive_seed(0, "codec", str(group)))
+            share = estimate_mean(texts["dropped"].to_numpy(), drawn, rate=True)
+            rows.append([str(name), *side, format_estimate(share), f"{len(texts):,}"])
+        header = ["set", *by[1:], "share of texts with a drop [95%]", "texts"]
+        lines = [*fit_columns(header, rows).lines(len(by))] if rows else []
+        left_out = len(self.texts) - len(self.compared)
+        if left_out:
+            lines.append(
+                f"left out: {left_out} of {len(self.texts)} texts, which are too short or leave no "
+                "room for another one before them"
+            )
+        return "\n".join(lines)
+
+
+def run(stage: CodecStage) -> ContextDrops:
+    """Returns the drop of each text of a stage.
+
+    Raises:
+        ConfigError: texts would be read in windows or in part.
+        DataError: see `context_drops`.
+    """
+    if stage.out is not None:
+        check_writable_folder("out", stage.out)
+    stage.detection.require_whole_texts("whole texts are compared")
+    long_texts = stage.detection.long_texts
+    remedy = "a text and others before it have to fit into the context: give truncate or error."
+    stage.detection.require(long_texts != "windowed", "long_texts", remedy)
+    texts = open_examples(stage.examples)
+    model = LoadedModel(open_model("model", stage.model, stage.runs), stage.detection)
+    return context_drops(texts, model, stage.codec.shots, stage.codec.skip_tokens, stage.seed)
 
 
 def context_drops(
-    texts: Sequence[Text], model: LoadedModel, shots: int = 3, seed: int = 0
+    texts: Sequence[Text],
+    model: LoadedModel,
+    shots: int = CodecConfig.shots,
+    skip_tokens: int = CodecConfig.skip_tokens,
+    seed: int = 0,
 ) -> ContextDrops:
     """Returns the drop of each text after up to `shots` others of its benchmark.
 
@@ -72,13 +160,15 @@ def context_drops(
         texts: the texts; those of one benchmark are one set.
         model: the model, whose settings say how long texts are read. They can't be windows.
         shots: the other texts before each text, or as many of them as the context has room for.
+        skip_tokens: the number of scored tokens at a text's beginning that do not count.
         seed: the seed of the draw, which depends on nothing else but the set's texts.
 
     Raises:
-        ConfigError: `shots` is below 1.
+        ConfigError: `shots` is below 1, or `skip_tokens` below 0.
         DataError: a set has a single text, or a text is too long.
     """
     require(shots >= 1, "shots", shots, "give 1 or more.")
+    require(skip_tokens >= 0, "skip_tokens", skip_tokens, "give 0 or more.")
     contexts = draw_contexts(texts, shots, seed)
     tokens = model.tokenize(ORIGINAL, texts)
     alone = model.run(ORIGINAL, texts)
@@ -89,11 +179,17 @@ def context_drops(
             text.benchmark,
             text.label,
             used,
-            mean_logprob(row.stats) - mean_logprob(copies[0]),
+            _mean_after(skip_tokens, row.stats) - _mean_after(skip_tokens, copies[0]),
         )
         for text, row, (used, copies) in zip(texts, alone, after, strict=True)
     ]
     return ContextDrops(pd.DataFrame(rows, columns=[*COLUMNS]))
+
+
+def _mean_after(skip_tokens: int, stats: TokenStats) -> float:
+    """Returns the mean log p of the tokens that count; NaN without any."""
+    counted = stats.logprob[skip_tokens:]
+    return float(counted.mean(dtype=np.float64)) if len(counted) else float("nan")
 
 
 def draw_contexts(texts: Sequence[Text], shots: int, seed: int) -> list[list[str]]:

@@ -16,6 +16,7 @@ from tests.bad_inputs.material import GOLDEN, book, jsonl, sentence, texts
 from tests.bad_inputs.row import M, Row, bad, values
 
 detect = partial(bad, "detection")
+codec = partial(bad, "detection codec")
 online = partial(bad, "detection online")
 accuracy = partial(bad, "detection accuracy")
 extraction = partial(bad, "detection extraction")
@@ -102,6 +103,11 @@ def beyond(found) -> None:
     """One word's id is beyond the model's vocabulary."""
     vocabulary = found["model"]["vocab"]
     vocabulary["."] = 5_000_000
+
+
+def without_a_merge(found) -> None:
+    """The tokenizer has one pair of tokens less that it joins."""
+    found["model"]["merges"].pop()
 
 
 def copied(name: str, spoil):
@@ -214,6 +220,15 @@ ROWS = [
     target(tokens(beyond), "model.path", "5000000", "vocabulary"),
     detect("method=[reference] reference.path=./nowhere", slow=True),
     detect("method=[reference] reference.path=base", "reference.path", "base", slow=True),
+    detect("method=[wbc]", "method.wbc", "reference.path", slow=True),
+    detect("method=[ez_mia] reference.path=other", "method.ez_mia", "other'", "tokenizer", files={"other": copied("hf", tokens(without_a_merge))}),
+    detect("method=[wbc] reference.path=other", "method.wbc", "other'", "tokenizer", files={"other": copied("hf", tokens(without_a_merge))}, slow=True),
+    detect("method=[info_rmia] reference.path=other", "method.info_rmia", "other'", "tokenizer", files={"other": copied("hf", tokens(without_a_merge))}, slow=True),
+    detect("method=[dc_pdd]", "method.dc_pdd.corpus", "null", "plain text"),
+    detect("method=[dc_pdd] method.dc_pdd.corpus=nowhere", "corpus", "'nowhere'"),
+    detect("method=[dc_pdd] method.dc_pdd.corpus=c.txt", "c.txt", "no text", files={"c.txt": ""}, late=True),
+    detect("method=[dc_pdd] method.dc_pdd.corpus=c.txt", "c.txt", "can't be read", files={"c.txt": b"caf\xe9\n" * 9}, late=True, slow=True),
+    detect("method=[con_recall] prefix.path=p.txt", "method.con_recall", "members", files={"p.txt": "".join(sentence(n) + "\n" for n in range(900, 909))}),
     detect("method=[neighbor] masked_lm.path=./nowhere", slow=True),
     detect(f"method=[neighbor] masked_lm.path={M}/hf", "masked_lm.path", "hf", late=True, slow=True),
     detect("method=[recall] prefix.path=nowhere.txt", slow=True),
@@ -233,6 +248,15 @@ ROWS = [
     detect("examples.path=pipe", "no process writes", "pipe", files={"pipe": os.mkfifo}, slow=True),
     detect("-m seed=range(0,0)", "seed is range(0,0)", "nothing to run"),
     detect("runs=runs", "No space", place="full", late=True),
+    # codec
+    codec("codec.shots=0"),
+    codec("codec.skip_tokens=-1", slow=True),
+    codec("codec.shots=x", slow=True),
+    codec("detection.long_texts=windowed", "detection.long_texts", "windowed"),
+    codec("detection.scope=output", "detection.scope", "output", slow=True),
+    scored('{"text": "a"}', "only the text", "several", command=codec),
+    codec("out=a-file", "out", "a-file", files={"a-file": ""}, slow=True),
+    codec("examples.path=nowhere", "examples.path", "nowhere", slow=True),
     # online
     online("detection.scope=output", "detection.scope", "output", "windows"),
     online("online.window_tokens=0"),

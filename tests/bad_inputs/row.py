@@ -113,6 +113,7 @@ GOOD = {
         "build.nonmembers_from=2019-01-01", "build.lengths=[8]",
     ],
     "detection select": [f"examples.path={M}/texts.jsonl", f"corpus_folder={M}/corpus"],
+    "detection codec": SCORED,
     "detection online": [*SCORED, "method=[loss]"],
     "detection view": [*SCORED, "method=[loss]"],
     "detection accuracy": [f"examples.path={M}/corpus", f"model.path={M}/hf", "benchmark=[user]"],

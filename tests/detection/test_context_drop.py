@@ -1,16 +1,28 @@
 """CoDeC: which texts stand before a text, and what its drop is."""
 
+import json
+import re
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model
+from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
-from contamination.detection.config import DetectionConfig
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.forward.prefix import Shots
 from contamination.detection.loaded_model import LoadedModel
-from contamination.detection.tasks.context_drop import context_drops, draw_contexts
+from contamination.detection.tasks.context_drop import (
+    CodecConfig,
+    CodecStage,
+    ContextDrops,
+    context_drops,
+    draw_contexts,
+    run,
+)
 from tests.detection import naive
 from tests.detection.conftest import MEMORISED, UNSEEN
 
@@ -23,16 +35,17 @@ def model(toy_models):
     return LoadedModel(toy_models["target"], DetectionConfig(device="cpu"))
 
 
-def test_the_drop_is_the_loss_that_the_context_adds(model, toy_folders, tokenizer):
+@pytest.mark.parametrize("skip", [0, 3])
+def test_the_drop_is_the_loss_that_the_context_adds(model, toy_folders, tokenizer, skip):
     double = load_model("model.path", str(toy_folders["target"])).double()
-    found = context_drops(TEXTS, model, shots=2, seed=3).texts.set_index("example_id")
+    found = context_drops(TEXTS, model, 2, skip, seed=3).texts.set_index("example_id")
     for text, context in zip(TEXTS, draw_contexts(TEXTS, 2, 3), strict=True):
         ids = tokenizer(text.text)["input_ids"]
         prefix = Shots(tokenizer, context).ids[2]
-        alone = naive.mean(naive.logprobs(naive.token_rows(double, ids)))
+        alone = naive.mean(naive.logprobs(naive.token_rows(double, ids))[skip:])
         body = ids[len(Shots(tokenizer, ()).ids[0]) :]
         rows = naive.token_rows(double, prefix + body)[len(prefix) - 1 :]
-        expected = alone - naive.mean(naive.logprobs(rows))
+        expected = alone - naive.mean(naive.logprobs(rows)[skip:])
         assert found.loc[text.example_id, "drop"] == pytest.approx(expected, abs=1e-5)
         assert found.loc[text.example_id, "context"] == 2
 
@@ -53,7 +66,7 @@ def test_contexts_are_others_of_the_set_whatever_the_order():
 
 
 def test_the_share_is_of_texts_with_a_drop(model):
-    drops = context_drops(TEXTS, model, shots=1)
+    drops = context_drops(TEXTS, model, shots=1, skip_tokens=0)
     (row,) = drops.shares().to_dict("records")
     assert row == {"benchmark": "a", "share": (drops.texts["drop"] > 0).mean(), "texts": 5}
     assert {*drops.shares(["benchmark", "label"])["label"]} == {True, False}
@@ -64,3 +77,48 @@ def test_what_is_refused(model):
         context_drops(TEXTS, model, shots=0)
     with pytest.raises(DataError, match="the set 'a' has only the text 0: no other text"):
         context_drops([TEXTS[0], TEXTS[0]], model)
+    with pytest.raises(ConfigError, match="skip_tokens is -1: give 0 or more"):
+        context_drops(TEXTS, model, skip_tokens=-1)
+
+
+def test_texts_without_a_token_that_counts_are_left_out(model, tokenizer):
+    lengths = [len(tokenizer(text.text)["input_ids"]) - 1 for text in TEXTS]
+    skip = min(lengths)
+    drops = context_drops(TEXTS, model, shots=1, skip_tokens=skip)
+    too_short = [length <= skip for length in lengths]
+    assert drops.texts["drop"].isna().tolist() == too_short
+    assert drops.shares()["texts"].tolist() == [5 - sum(too_short)]
+    assert f"left out: {sum(too_short)} of 5 texts" in drops.summary()
+
+
+def test_the_summary_has_a_line_per_set_and_side():
+    labels = [True, False] * 6
+    drops = np.array([1.0, -1.0] * 5 + [np.nan, 1.0])
+    texts = pd.DataFrame({"example_id": [*"abcdefghijkl"], "benchmark": "a", "label": labels})
+    table = ContextDrops(texts.assign(context=1, drop=drops)).summary()
+    nonmembers, members = (line for line in table.splitlines() if "member" in line)
+    assert re.search(r"a +non-member +0.167 \[0.0\d\d, 0.5\d\d\] +6", nonmembers)
+    assert re.search(r"a +member +1.000 \[0.566, 1.000\] +5", members)
+    assert "left out: 1 of 12 texts" in table
+    plain = ContextDrops(texts.assign(context=1, drop=drops, label=None)).summary()
+    assert re.search(r"\na +0.545 \[", plain)
+    assert "member" not in plain
+
+
+def test_the_stage_reads_a_file(tmp_path, toy_folders, model):
+    (tmp_path / "t.jsonl").write_text("\n".join(json.dumps({"text": t}) for t in STRINGS))
+    stage = CodecStage(
+        runs=str(tmp_path), seed=3, examples=ExamplesConfig(str(tmp_path / "t.jsonl")),
+        model=ScoredModelConfig(str(toy_folders["target"])),
+        detection=DetectionConfig(device="cpu"), codec=CodecConfig(shots=2, skip_tokens=1),
+    )  # fmt: skip
+    (benchmark,) = set((own := run(stage)).texts["benchmark"])
+    texts = [make_text(str(n), text, None, benchmark) for n, text in enumerate(STRINGS)]
+    expected = context_drops(texts, model, 2, 1, seed=3)
+    assert own.texts["drop"].tolist() == expected.texts["drop"].tolist()
+    windowed = replace(stage.detection, long_texts="windowed")
+    with pytest.raises(ConfigError, match="detection.long_texts is 'windowed': a text and others"):
+        run(replace(stage, detection=windowed))
+    part = replace(stage.detection, scope="output")
+    with pytest.raises(ConfigError, match="detection.scope is 'output'"):
+        run(replace(stage, detection=part))
