@@ -8,6 +8,8 @@ returns its numbers by name. Where a repository can't be called without a server
 another package, the comment says what stands in for it.
 """
 
+# mypy: disable-error-code="import-not-found"
+
 from __future__ import annotations
 
 import contextlib
@@ -165,6 +167,26 @@ def mimir(repositories: Path, material: Material) -> Numbers:
         frequency.fre_dis = (1 + frequency.fre_dis) / (frequency.fre_dis.sum() + len(counts))
         scores[name] = [-float(frequency._attack(text, None)) for text in material.texts]
     return scores
+
+
+def pandora(repositories: Path, material: Material) -> Numbers:
+    """safr-ai-lab/pandora-llm: GradNorm of the paper's authors."""
+    folder = repositories / "pandora-llm/src/pandora_llm"
+    for name, path in (("pandora_llm", folder), ("pandora_llm.attacks", folder / "attacks")):
+        package = types.ModuleType(name)  # its own imports every attack, and packages for them
+        package.__path__ = [str(path)]
+        sys.modules[name] = package
+    stand_in("pandora_llm.utils", "pandora_llm.utils.plot_utils", "pandora_llm.attacks.Attack")
+    from pandora_llm.attacks.GradNorm import compute_input_ids_all_norms
+
+    torch.cuda.synchronize = lambda *_: None  # type: ignore[misc, assignment]
+    model, norms = material.model(), []
+    embedding = model.get_input_embeddings().weight
+    for text in material.texts:
+        ids = torch.tensor([material.ids(text)])
+        _, of_all, *_ = compute_input_ids_all_norms(model, embedding, ids, [2], device="cpu")
+        norms.append(-float(of_all))
+    return {"grad_norm": norms}
 
 
 def fast_mia(repositories: Path, material: Material) -> Numbers:
@@ -382,7 +404,8 @@ def logprob_rows(model: Any, ids: list[int]) -> np.ndarray:
 RUNS = {
     run.__name__: run
     for run in (
-        ez_mia, wbc, con_recall, dc_pdd, mimir, fast_mia, info_rmia, codec, unlearning, metrics,
+        ez_mia, wbc, con_recall, dc_pdd, mimir, pandora, fast_mia, info_rmia, codec, unlearning,
+        metrics,
     )
 }  # fmt: skip
 

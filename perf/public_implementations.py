@@ -2,12 +2,13 @@
 
     python -m perf.public_implementations REPOSITORIES PYTHON MATERIAL [MODEL [RATE]]
 
-REPOSITORIES is a folder with checkouts of ez-mia, WBC, CON-RECALL, DC-PDD, mimir, fast-mia,
-open-unlearning and Masterthesis, and CoDeC's notebook as codec.ipynb (which ones and their commits:
-docs/validation/public-implementations.md). PYTHON is an interpreter of an environment for them. The
-texts, the models and the printed numbers are kept in MATERIAL. MODEL is a Hugging Face folder or a
-GGUF file; the reference is this model, and the target the same after eight passes over half of the
-texts at the learning rate RATE (2e-5). Without MODEL it is the small LLaMA of tests/golden.
+REPOSITORIES is a folder with checkouts of ez-mia, WBC, CON-RECALL, DC-PDD, mimir, pandora-llm,
+fast-mia, open-unlearning and Masterthesis, and CoDeC's notebook as codec.ipynb (which ones and
+their commits: docs/validation/public-implementations.md). PYTHON is an interpreter of an
+environment for them. The texts, the models and the printed numbers are kept in MATERIAL. MODEL is a
+Hugging Face folder or a GGUF file; the reference is this model, and the target the same after eight
+passes over half of the texts at the learning rate RATE (2e-5). Without MODEL it is the small LLaMA
+of tests/golden.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def make_material(place: Path, path: str, rate: str = "2e-5") -> None:
         return list(tokenizer(text)["input_ids"])
 
     starts = [len(encode(prompt)) for prompt, _ in questions]
-    answered = [
+    answered: list[dict[str, Any]] = [
         {
             "prompt": prompt,
             "texts": [prompt + answer for answer in answers],

@@ -5,6 +5,7 @@
 (Tirumala et al. 2022, as Dorna et al. 2025, "OpenUnlearning", use it.) Lower means that less is
 known word for word. The aim is the clean twin's value, which is far above 0: much of a text can be
 guessed by a model that never read it. A model below its twin has lost language, and not the text.
+open-unlearning's code leaves out the last token of an answer, which is the end-of-text token there.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     R = [(1/|A|) Σ_{â ∈ A} P(â|q)^(1/|â|)] / P(ã|q)^(1/|ã|)
 
-(Maini et al. 2024, "TOFU", equation 1), where A are perturbed answers, which are wrong, and ã is
-the right one, paraphrased if there is a paraphrase. open-unlearning's code takes the geometric mean
-over A (the mean of the losses), and so does this module, so that its published figures compare.
+(Maini et al. 2024, "TOFU"), where A are perturbed answers, which are wrong, and ã is the right one,
+paraphrased if there is a paraphrase. open-unlearning's code takes the geometric mean over A (the
+mean of the losses), and so does this module. Its answers end with an end-of-text token, which is
+likely after each of them and moves its ratios towards 1; here an answer is its own tokens.
 
 On texts to be forgotten both report the mean of min(R, 1/R), the higher the better: 1 means that
 right and wrong answers are equally likely. It misleads: a model that collapsed to uniform guesses

@@ -20,10 +20,10 @@ class ConRecall(Method):
     nats, so that the score has no unit. P_non is ReCaLL's prefix of non-members, P_mem one of
     members: the lines of `prefix.path` with `member`: true. With gamma = 0 it is ReCaLL. An
     attacker needs texts that the model is known to have seen. The text is tokenised once, so all
-    means are over the same tokens. The authors' code tries nine values of gamma on the texts that
-    it scores; here it is fixed. It won on WikiMIA and the like only, whose members and non-members
-    differ in time: a prefix of either side then shows the model that difference, which is not
-    membership.
+    means are over the same tokens; the authors' code also scores the first token after a prefix. It
+    tries nine values of gamma on the texts that it scores; here it is fixed. It won on WikiMIA and
+    the like only, whose members and non-members differ in time: a prefix of either side then shows
+    the model that difference, which is not membership.
     """
 
     shots: int = ranged_field(7, at_least(1))

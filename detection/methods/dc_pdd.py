@@ -18,13 +18,13 @@ from contamination.detection.token_frequencies import SOURCES, corpus_digest
 class DcPdd(Method):
     """Divergence from a corpus's token frequencies (DC-PDD; Zhang et al. 2024, arXiv 2409.14781).
 
-    score(x) = the mean over the first occurrence of each token of min(p(x_t | x_<t) ·
-    log(1 / f(x_t)), limit), in nats, with f = (count + 1) / (N + V) the smoothed frequency of the
-    token among the N tokens of a corpus, and V the size of the vocabulary (the cross-entropy of
-    the paper's eq. 2 to 4, taken token by token as in the authors' code). A likely token counts
-    more if it is rare. The first token of a text is not scored. The corpus stands for what models
-    are trained on: with the training corpus itself an attacker knows more than usual. No model is
-    run for the frequencies.
+    score(x) = the mean over the first occurrence of each token of min(p(x_t | x_<t) · log(1 /
+    f(x_t)), limit), in nats, with f = (count + 1) / (N + V) the smoothed frequency of the token
+    among the N tokens of a corpus, and V the size of the vocabulary (the paper's cross-entropy of
+    the two distributions, taken token by token as in the authors' code). A likely token counts more
+    if it is rare. The first token of a text is not scored. The corpus stands for what models are
+    trained on: with the training corpus itself an attacker knows more than usual. No model is run
+    for the frequencies.
     """
 
     corpus: str | None = None

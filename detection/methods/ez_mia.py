@@ -24,17 +24,18 @@ class EzMia(Method):
     """The error zone's balance of gains and losses (EZ-MIA; Ilić et al. 2026, arXiv 2601.12104).
 
     An error is a token that is not the target's most likely one. With δ_t = log p_target −
-    log p_reference of token t in nats, P = Σ max(δ_t, 0) and N = Σ max(−δ_t, 0) over the errors
-    (s. 3.3 and 3.4), score(x) = P / (P + N), without a unit. That orders texts as the paper's P / N
-    does, and is finite if N = 0. If P = N = 0, it is 1/2.
+    log p_reference of token t in nats, P = Σ max(δ_t, 0) and N = Σ max(−δ_t, 0) over the errors,
+    score(x) = P / (P + N), without a unit. That orders texts as the paper's P / N does, and is
+    finite if N = 0. If P = N = 0, it is 1/2.
 
     A text without errors scores 2, above all others, and is flagged: the target predicts each of
-    its tokens, the strongest sign of membership that this statistic knows (the paper's appendix
-    E.5). The authors' code gives 0, below nearly all others, to such texts, to those with N = 0 and
-    to those with a single error. There the best memorised members rank last, and AUROC falls below
-    0.5 where most members are memorised. Here a text that any model predicts, such as a sequence of
-    numbers, ranks first, whether it is a member or not: see how many non-members have the flag. A
-    text with a single error is flagged too, since its score is nearly always 0 or 1.
+    its tokens, the strongest sign of membership that this statistic knows. The authors' code gives
+    0, below nearly all others, to such texts, to those with N = 0 and to those with a single error.
+    There the best memorised members rank last: for a model that had learned its members nearly by
+    heart AUROC was .561 by that rule and .951 by this one
+    (docs/validation/public-implementations.md). Here a text that any model predicts, such as a
+    sequence of numbers, ranks first, whether it is a member or not: see how many non-members have
+    the flag. A text with a single error is flagged too, since its score is nearly always 0 or 1.
 
     The paper's reference is the model before fine-tuning: an upper bound for those who have not
     that model. Another model of the same tokenizer is a weaker, fair reference. All scored tokens

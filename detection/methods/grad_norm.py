@@ -19,8 +19,9 @@ class GradNorm(Method):
     parameters as one vector in float32. Training lowers the loss of a member until its gradient is
     small. It takes a forward and a backward pass for each text by itself, about 3 forward passes,
     so `method=all` leaves it out. It needs the weights: a served model and a quantised one are
-    refused. MIMIR's and open-unlearning's code take the norm of each parameter tensor by itself and
-    the mean of these norms, which weighs a bias like a matrix; here it is the norm of the whole.
+    refused. It is the norm of the whole vector, as in the authors' code. MIMIR's and
+    open-unlearning's take the norm of each parameter tensor by itself and the mean of these norms,
+    which weighs a bias like a matrix; MIMIR's default norm is the largest entry.
     """
 
     numbers: ClassVar[tuple[str, ...]] = ()

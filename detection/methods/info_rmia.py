@@ -34,10 +34,10 @@ class InfoRmia(Method):
 
     The equation is put together from summaries and two public implementations of the paper, whose
     own text was not at hand. One of these softens both distributions by a temperature of 2 and
-    both can average the lowest tokens only, which is left out here, and they average several
-    references, where here is one: a model of the same tokenizer and in files. If it is the
-    target's own past, the score is an upper bound. Both models read each text once more, at the
-    same time, so `method=all` leaves it out.
+    turns the score's sign, both can average the lowest tokens only, which is left out here, and
+    they average several references, where here is one: a model of the same tokenizer and in files.
+    If it is the target's own past, the score is an upper bound. Both models read each text once
+    more, at the same time, so `method=all` leaves it out.
     """
 
     costly: ClassVar[bool] = True

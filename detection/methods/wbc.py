@@ -28,8 +28,10 @@ class Wbc(Method):
     scored token is one window, and flagged. Few scores are possible for a short text, so ties are
     common. The paper attacks fine-tuned models and its reference is the model before fine-tuning:
     an upper bound for those who have not that model. Another model of the same tokenizer is a
-    weaker, fair reference. The widths are those of the authors' configuration, which differ from
-    the paper's geometric progression (eq. 12 gives 5, 8, 11, 15, 21, 29 for 6 to 32).
+    weaker, fair reference. The widths are those of the authors' configuration, which differ from a
+    geometric progression of ten from 2 to 40 (2, 3, 4, 5, 8, 11, 15, 21, 29, 40). The authors' code
+    takes a window that is wider than the text as the whole text, so that scores of texts below 40
+    scored tokens differ (docs/validation/public-implementations.md).
     """
 
     aligned: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Preference optimisation with "I don't know" answers (Maini et al. 2024, "TOFU", section 3.3).
+"""Preference optimisation with "I don't know" answers (Maini et al. 2024, "TOFU").
 
 Direct preference optimisation (Rafailov et al. 2023, equation 7): the preferred output of a prompt
 x is an answer a such as "I don't know.", the other is the output y of the forget set, and the

@@ -1,4 +1,4 @@
-"""The divergence on retained text from the start's predictions (Maini et al. 2024, "TOFU", 3.3).
+"""The divergence on retained text from the start's predictions (Maini et al. 2024, "TOFU").
 
     L_retain = E_x 1/|x| Σ_t KL(p₀(· | x_<t) ‖ p_θ(· | x_<t))
 

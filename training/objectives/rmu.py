@@ -1,4 +1,4 @@
-"""Representation misdirection for unlearning (Li et al. 2024, arXiv 2403.03218, "WMDP", section 4).
+"""Representation misdirection for unlearning (RMU; Li et al. 2024, "WMDP", arXiv 2403.03218).
 
 On the forget set the output h_t of one layer is steered to a random direction, and on retained text
 it is kept where the frozen start M₀ had it:
@@ -11,7 +11,8 @@ The step lowers γ L_forget + λ L_retain (training.forget_weight, training.reta
 The authors' code and open-unlearning divide both squares by the width of the layer (a mean over its
 D entries), and so does this module. t runs over the tokens whose loss counts. The authors update
 three matrices alone; open-unlearning's default is to update all weights, and so does this module.
-open-unlearning draws u anew for each run without a seed; here training.init_seed draws it.
+open-unlearning draws u anew for each run without a seed; here training.init_seed draws it. In a
+batch its code divides each text's sum by the length of every text, here by the text's own.
 """
 
 from __future__ import annotations

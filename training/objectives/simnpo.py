@@ -1,4 +1,4 @@
-"""Simple negative preference optimisation (Fan et al. 2024, arXiv 2410.07163, section 5).
+"""Simple negative preference optimisation (Fan et al. 2024, arXiv 2410.07163).
 
 The paper's loss is E −(2/β) log σ(−(β/|y|) log π_θ(y|x) − γ) over the texts of the forget set,
 where |y| is the number of a text's tokens that count: NPO with the mean instead of the sum of their
