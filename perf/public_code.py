@@ -179,7 +179,7 @@ def pandora(repositories: Path, material: Material) -> Numbers:
     stand_in("pandora_llm.utils", "pandora_llm.utils.plot_utils", "pandora_llm.attacks.Attack")
     from pandora_llm.attacks.GradNorm import compute_input_ids_all_norms
 
-    torch.cuda.synchronize = lambda *_: None  # type: ignore[misc, assignment]
+    torch.cuda.synchronize = lambda *_: None
     model, norms = material.model(), []
     embedding = model.get_input_embeddings().weight
     for text in material.texts:
