@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -41,14 +41,15 @@ from contamination.data.texts import Text
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.examples import open_examples
 from contamination.detection.flags import SIDES
-from contamination.detection.forward.batches import run_by_key
-from contamination.detection.forward.prefix import Shots, run_after_shots
 from contamination.detection.forward.reader import Reader, Tokens
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models import open_model
 from contamination.detection.models.base import LanguageModel
 from contamination.detection.passes import ORIGINAL, Copies, TokenStats
 from contamination.detection.summary import format_estimate
+
+if TYPE_CHECKING:
+    from contamination.detection.forward.prefix import Shots
 
 COLUMNS = ("example_id", "benchmark", "label", "context", "drop")
 DRAWS = 1_000
@@ -117,7 +118,9 @@ class ContextDrops:
             side = [SIDES[None if pd.isna(one) else bool(one)] for one in label]
             drawn = draw_counts(len(texts), DRAWS, derive_seed(0, "codec", str(group)))
             share = estimate_mean(texts["dropped"].to_numpy(), drawn, rate=True)
-            rows.append([str(name), *side, format_estimate(share), f"{len(texts):,}"])
+            rows.append(
+                [str(name) or "all texts", *side, format_estimate(share), f"{len(texts):,}"]
+            )
         header = ["set", *by[1:], "share of texts with a drop [95%]", "texts"]
         lines = [*fit_columns(header, rows).lines(len(by))] if rows else []
         left_out = len(self.texts) - len(self.compared)
@@ -220,6 +223,8 @@ def draw_contexts(texts: Sequence[Text], shots: int, seed: int) -> list[list[str
 def _run_after_contexts(
     model: Reader, tokens: Sequence[Tokens], contexts: Sequence[Sequence[str]]
 ) -> list[tuple[int, Copies]]:
+    from contamination.detection.forward.prefix import Shots  # it imports torch
+
     prefixes = [Shots(model.tokenizer, context) for context in contexts]
     context = model.source.context
     used = [p.count_fitting(len(t.ids), context) for p, t in zip(prefixes, tokens, strict=True)]
@@ -246,6 +251,8 @@ def run_after_own_contexts(
     progress: Any = None,
 ) -> list[Copies]:
     """Returns the statistics of each sequence after `prefixes[places[i]]`."""
+    from contamination.detection.forward.batches import run_by_key
+    from contamination.detection.forward.prefix import run_after_shots
 
     def run(place: int, rows: list[int]) -> list[Copies]:
         given = [sequences[i] for i in rows], [names[i] for i in rows]

@@ -113,6 +113,7 @@ def test_the_stage_reads_a_file(tmp_path, toy_folders, model):
         detection=DetectionConfig(device="cpu"), codec=CodecConfig(shots=2, skip_tokens=1),
     )  # fmt: skip
     (benchmark,) = set((own := run(stage)).texts["benchmark"])
+    assert own.summary().splitlines()[1].startswith("all texts")
     texts = [make_text(str(n), text, None, benchmark) for n, text in enumerate(STRINGS)]
     expected = context_drops(texts, model, 2, 1, seed=3)
     assert own.texts["drop"].tolist() == expected.texts["drop"].tolist()
