@@ -11,6 +11,7 @@ from contamination.core.config import (
     Ranged,
     at_least,
     between,
+    field_naming_unless_default,
     one_of,
     ranged_field,
     register_schema,
@@ -28,6 +29,8 @@ DECONTAMINATION_POLICIES = ("off", "flag", "drop")
 THIS_CORPUS, POOL_COPIES = "corpus", "copies"
 """Names in contamination.parquet: the corpus itself, and the copies of other examples in it."""
 NEAR_DUPLICATES = ("keep", "flag", "drop")
+EXACT, BERNOULLI = "exact", "bernoulli"
+"""How members are drawn: a given number of them, or a fair coin for each example."""
 DEFAULT_SIZE = 100
 """The default number of members, and of non-members, per benchmark."""
 VOCABULARY = between(260, 1_000_000)
@@ -96,6 +99,9 @@ class InjectionConfig(Ranged, node="injection"):
     """The minimum number of tokens between the starts of two copies of an example."""
     split_copies: bool = False
     """Whether a copy may be split between two packed sequences."""
+    membership: str = field_naming_unless_default(EXACT, one_of((EXACT, BERNOULLI)))
+    """How the members are drawn: exact (`members` of them) or bernoulli (an independent fair coin
+    for each of `members` + `nonmembers` examples, which one-run privacy bounds require)."""
     swap_members: bool = False
     """Whether to insert the non-members instead of the members, so that each example is its own
     control."""
@@ -134,6 +140,9 @@ class InjectionConfig(Ranged, node="injection"):
         self.require(first < stop, "window", remedy)
         balanced = not self.swap_members or self.members == self.nonmembers
         self.require(balanced, "swap_members", "it needs as many members as nonmembers.")
+        is_fair = self.membership == EXACT or self.members == self.nonmembers
+        remedy = "its coin is fair, so give as many members as nonmembers."
+        self.require(is_fair, "membership", remedy)
 
     @property
     def may_adapt_sizes(self) -> bool:

@@ -27,6 +27,7 @@ from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.templates import check_formats, fill_fields
 from contamination.data.words import is_blank, is_contained_in, normalise_text
 from contamination.injection.config import InjectionStage
+from contamination.injection.membership import draw_membership
 from contamination.injection.occurrences import Counts
 from contamination.injection.pool_sizes import choose_sizes, describe_remedy, requested_sizes
 from contamination.injection.token_stream import Tokenizer
@@ -286,9 +287,7 @@ def _draw_examples(
         )
     pool = pool.head(sizes.total)
     counts.drawn = len(pool)
-    rng = _random_generator(config.membership_seed, "membership", name)
-    member = (rng.permutation(sizes.total) < sizes.members) ^ config.swap_members
-    pool = pool.assign(member=member, occurrences=0)
+    pool = pool.assign(member=draw_membership(config, name, sizes), occurrences=0)
     pool.loc[pool["member"], "occurrences"] = _draw_occurrences(stage, candidates, pool, tokenizer)
     return pool[list(COLUMNS)]
 

@@ -116,7 +116,7 @@ VALUES = {
     **{f"injection.{name}": value for name, value in INJECTION.items()},
     "injection.members": 9, "injection.nonmembers": 9, "injection.last_tokens": 5_000,
     "injection.base_fraction": 0.4, "injection.validation_fraction": 0.1,
-    "injection.near_duplicates": "drop", "cluster.kind": "datatrove", "cluster.executor": "ray",
+    "injection.near_duplicates": "drop", "injection.membership": "bernoulli", "cluster.kind": "datatrove", "cluster.executor": "ray",
     **{f"training.{name}": value for name, value in TRAINING.items()},
     **{PRETRAINED + name: value for name, value in PRETRAINING.items()},
     "model.architecture.max_position_embeddings": 64, "model.architecture.tie_word_embeddings": 1,

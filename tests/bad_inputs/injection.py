@@ -28,6 +28,7 @@ VALUES = {
     "injection.split_copies": "perhaps",
     "injection.decontamination": "remove",
     "injection.near_duplicates": "merge",
+    "injection.membership": "coin",
     "injection.num_proc": "0 -1",
     "injection.shard_characters": "0",
     "injection.pool_seed": "x",
