@@ -1,0 +1,120 @@
+"""The cells of a sweep that an audit reads: given as a finished report, or one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from contamination.analysis.cells import CONTAMINATED, Cell, open_cell
+from contamination.analysis.config import CellPaths
+from contamination.analysis.report_folder import open_report
+from contamination.core.errors import ArtifactError, ConfigError, near_names
+from contamination.core.integrity import errors_naming_folders
+from contamination.core.stored_files import parse_typed
+from contamination.injection.corpus import PackedCorpus, open_corpus
+from contamination.training.trained_model import open_trained
+
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class AuditedCell:
+    """A cell whose model was trained on its corpus, as an audit reads it."""
+
+    paths: CellPaths
+    cell: Cell
+    corpus: PackedCorpus
+
+    @property
+    def name(self) -> str:
+        """Its condition and its seed."""
+        return self.cell.name
+
+    @property
+    def doses(self) -> NDArray[np.int64]:
+        """How often each example was inserted; 0: a non-member. Shape (examples,)."""
+        doses: NDArray[np.int64] = self.cell.examples["occurrences"].to_numpy(np.int64)
+        return doses
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The digests of the cell's artefacts, by name."""
+        return {f"{self.name}/{name}": digest for name, digest in self.cell.digests.items()}
+
+    @property
+    def attacks(self) -> list[str]:
+        """The names of the methods with which it was scored, such as "min_k k=0.2"."""
+        return [f"{method} {variant}".strip() for method, variant in self.cell.scores[CONTAMINATED]]
+
+    def scores(self, field: str, attack: str) -> Scores:
+        """Returns the scores of a method, by its name or its name and variant.
+
+        Raises:
+            ConfigError: the cell has no scores of it, or several of that name.
+        """
+        table = self.cell.scores[CONTAMINATED]
+        keys = {f"{method} {variant}".strip(): (method, variant) for method, variant in table}
+        defaults = [name for name, key in keys.items() if key[0] == attack]
+        if attack not in keys and len(defaults) > 1:
+            defaults = [name for name in defaults if keys[name] in self.cell.defaults]
+        name = attack if attack in keys else next(iter(defaults), "")
+        if name not in keys:
+            hint = near_names(attack, keys)
+            raise ConfigError(f"{field} is {attack!r}: cell {self.name} has no such scores. {hint}")
+        scores: Scores = table[keys[name]].to_numpy(np.float64)
+        return scores
+
+
+def open_cells(field: str, given: Any) -> list[AuditedCell]:
+    """Opens the cells of a report, or those in a list of {corpus, model, clean, contaminated}.
+
+    Raises:
+        ConfigError: it is neither.
+        ArtifactError: an artefact can't be used, or a model was not trained on its corpus.
+    """
+    return [_open_audited_cell(f"{field}.{i}", p) for i, p in enumerate(_paths(field, given))]
+
+
+def _paths(field: str, given: Any) -> list[CellPaths]:
+    if isinstance(given, str | Path):
+        with errors_naming_folders(given):
+            given = open_report(given).config["cells"]
+    if not isinstance(given, Sequence) or not all(isinstance(one, Mapping) for one in given):
+        raise ConfigError(
+            f"{field} is {given!r}: give the folder of a report (runs/report/…), or a list of "
+            "cells, each {corpus: DIR, model: DIR, clean: DIR, contaminated: DIR}."
+        )
+    try:
+        return [parse_typed(dict(paths), CellPaths) for paths in given]
+    except ValueError as error:
+        raise ConfigError(f"{field}: {error}. Give corpus, model, clean, contaminated.") from error
+
+
+def _open_audited_cell(field: str, paths: CellPaths) -> AuditedCell:
+    corpus = open_corpus(paths.corpus)
+    model = open_trained(f"{field}.model", paths.first or paths.model)
+    if model.artifact.inputs.get("corpus") != corpus.artifact.digest:
+        raise ArtifactError(
+            f"{field}.corpus is {paths.corpus}: the model {model.artifact.path} was not trained on "
+            "it, so its labels say nothing about that model. Give the corpus of its training."
+        )
+    return AuditedCell(paths, open_cell(paths), corpus)
+
+
+def choose_cell(field: str, cells: Sequence[AuditedCell], name: str | None) -> AuditedCell:
+    """Returns the cell of that name, or the only cell.
+
+    Raises:
+        ConfigError: there is none of that name, or there are several and none is named.
+    """
+    by_name = {cell.name: cell for cell in cells}
+    if name is None and len(cells) == 1:
+        return cells[0]
+    if name not in by_name:
+        raise ConfigError(f"{field} is {name!r}: name one cell. {near_names(str(name), by_name)}")
+    return by_name[name]

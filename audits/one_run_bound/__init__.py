@@ -1,0 +1,1 @@
+"""A lower bound on ε from one trained model, whose members were drawn by independent coins."""

@@ -1,0 +1,88 @@
+"""Variances of the references: per example, pooled over examples, or in between (shrunk).
+
+Shrunk variances are those of Smyth (2004, "Linear models and empirical Bayes methods", section
+6.2): the variances σ² of the examples are scaled inverse χ² with d₀ degrees of freedom around s₀²,
+and
+
+    s̃² = (d₀ s₀² + Σ (φ − mean)²) / (d₀ + d),
+
+where d₀ and s₀² are found from the mean and the variance of log s² over examples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import digamma, polygamma
+
+from contamination.audits.reference_attack.moments import Floats, SideMoments
+
+PER_EXAMPLE, POOLED, SHRUNK = "per_example", "pooled", "shrunk"
+LEAST_VARIANCE = 1e-12
+MOST_FREEDOM = 1e6
+"""More prior degrees of freedom than this are as good as a pooled variance."""
+
+
+@dataclass(frozen=True)
+class Variances:
+    """The variances of one side for each target, and how certain they are: both (K, N).
+
+    Attributes:
+        value: the variance.
+        freedom: its degrees of freedom, those of the prior included.
+    """
+
+    value: Floats
+    freedom: Floats
+
+
+def pooled_variances(moments: SideMoments) -> Floats:
+    """Returns one variance for each target, over all examples: shape (K, 1)."""
+    freedom = moments.freedom.sum(axis=1, keepdims=True)
+    squares = moments.squares.sum(axis=1, keepdims=True)
+    return np.maximum(squares / np.maximum(freedom, 1), LEAST_VARIANCE)
+
+
+def estimate_variances(moments: SideMoments, kind: str) -> Variances:
+    """Returns the variances of a kind: per_example, pooled or shrunk."""
+    pooled = pooled_variances(moments)
+    if kind == POOLED:
+        freedom = np.broadcast_to(moments.freedom.sum(axis=1, keepdims=True), moments.count.shape)
+        return Variances(np.broadcast_to(pooled, moments.count.shape), freedom)
+    if kind == PER_EXAMPLE:
+        own = moments.squares / np.maximum(moments.freedom, 1)
+        own = np.where(moments.freedom > 0, np.maximum(own, LEAST_VARIANCE), pooled)
+        return Variances(own, moments.freedom)
+    prior_freedom, prior = _inverse_chi_square_prior(moments, pooled)
+    freedom = prior_freedom + moments.freedom
+    return Variances((prior_freedom * prior + moments.squares) / freedom, freedom)
+
+
+def _inverse_chi_square_prior(moments: SideMoments, pooled: Floats) -> tuple[Floats, Floats]:
+    """Returns d₀ and s₀² for each target, shape (K, 1) each."""
+    freedom = moments.freedom
+    usable = (freedom > 0) & (moments.squares > 0)
+    half = np.where(usable, freedom, 2.0) / 2
+    own = np.where(usable, moments.squares, 1.0) / (2 * half)
+    logs = np.where(usable, np.log(own) - digamma(half) + np.log(half), 0.0)
+    number = np.maximum(usable.sum(axis=1, keepdims=True), 1)
+    mean = logs.sum(axis=1, keepdims=True) / number
+    spread = np.where(usable, (logs - mean) ** 2, 0.0).sum(axis=1, keepdims=True)
+    spread = spread / np.maximum(number - 1, 1)
+    noise = np.where(usable, polygamma(1, half), 0.0).sum(axis=1, keepdims=True) / number
+    prior_freedom = np.array([[_freedom_of_spread(float(s))] for s in (spread - noise)[:, 0]])
+    prior = np.exp(mean + digamma(prior_freedom / 2) - np.log(prior_freedom / 2))
+    is_pooled = prior_freedom >= MOST_FREEDOM
+    return prior_freedom, np.where(is_pooled, pooled, prior)
+
+
+def _freedom_of_spread(spread: float) -> float:
+    """Returns the d₀ whose log-variances spread by `spread`: trigamma(d₀ / 2) = spread."""
+    low, high = 1e-3, MOST_FREEDOM
+    if spread <= float(polygamma(1, high / 2)):
+        return high
+    if spread >= float(polygamma(1, low / 2)):
+        return low
+    return float(brentq(lambda d: float(polygamma(1, d / 2)) - spread, low, high, rtol=1e-8))

@@ -1,0 +1,264 @@
+"""Each attack: a naive loop of its equation, its null, and that no target is its own reference."""
+
+import numpy as np
+import pytest
+from scipy.special import digamma, polygamma
+from scipy.stats import norm
+from scipy.stats import t as student
+from sklearn.covariance import oas
+
+from contamination.audits.reference_attack.bavaria import bavaria
+from contamination.audits.reference_attack.hierarchy import expectations
+from contamination.audits.reference_attack.lira import lira_offline, lira_online
+from contamination.audits.reference_attack.moments import side_moments
+from contamination.audits.reference_attack.multivariate_lira import (
+    multivariate_lira,
+    token_log_odds,
+)
+from contamination.audits.reference_attack.rmia import rmia
+from contamination.audits.reference_attack.variances import (
+    PER_EXAMPLE,
+    POOLED,
+    SHRUNK,
+    estimate_variances,
+)
+from contamination.core.statistics.metrics import auroc_value
+from tests.audits.reference_attack.simulated import draw_cells, draw_tokens
+
+KINDS = (PER_EXAMPLE, POOLED, SHRUNK)
+
+
+def scalar_attacks():
+    for kind in KINDS:
+        yield f"online {kind}", lambda p, i, o, kind=kind: lira_online(p, i, o, kind)
+        yield f"offline {kind}", lambda p, i, o, kind=kind: lira_offline(p, o, kind)
+    yield "bavaria", bavaria
+    yield "rmia", lambda p, i, o: rmia(p, i, o, 1.0)
+    yield "rmia 1.2", lambda p, i, o: rmia(p, i, o, 1.2)
+
+
+ATTACKS = dict(scalar_attacks())
+
+
+def mean_auroc(scores, member):
+    pairs = [(s[m], s[~m]) for s, m in zip(scores, member, strict=True)]
+    return np.mean([auroc_value(*pair) for pair in pairs if all(map(len, pair))])
+
+
+# equations
+
+
+def references(phi, member, target, text):
+    others = np.arange(len(phi)) != target
+    return phi[others & member[:, text], text], phi[others & ~member[:, text], text]
+
+
+def variances_by_loops(phi, member, target, inside, kind):
+    """The variance of each text on one side, from the references of one target."""
+    sides = [references(phi, member, target, i)[0 if inside else 1] for i in range(phi.shape[1])]
+    own = [side.var(ddof=1) if len(side) > 1 else np.nan for side in sides]
+    freedom = np.array([max(len(side) - 1, 0) for side in sides])
+    squares = np.nan_to_num(np.array(own)) * freedom
+    pooled = squares.sum() / freedom.sum()
+    if kind == POOLED:
+        return np.full(len(sides), pooled)
+    if kind == PER_EXAMPLE:
+        return np.where(freedom > 0, own, pooled)
+    usable = freedom > 0
+    half = freedom[usable] / 2
+    logs = np.log(np.array(own)[usable]) - digamma(half) + np.log(half)
+    wanted = logs.var(ddof=1) - polygamma(1, half).mean()
+    if wanted <= 0:
+        return np.full(len(sides), pooled)
+    low, high = 1e-3, 1e6
+    for _ in range(200):  # bisection of trigamma(d0 / 2) = wanted
+        middle = np.sqrt(low * high)
+        low, high = (middle, high) if polygamma(1, middle / 2) > wanted else (low, middle)
+    prior = np.exp(logs.mean() + digamma(low / 2) - np.log(low / 2))
+    return (low * prior + squares) / (low + freedom)
+
+
+@pytest.fixture(scope="module")
+def cells():
+    phi, dose = draw_cells(10, 24, 1.0, seed=5)
+    return phi, dose > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_variances_are_those_of_loops(cells, kind):
+    phi, member = cells
+    for inside in (True, False):
+        found = estimate_variances(side_moments(phi, member == inside), kind).value
+        for target in range(len(phi)):
+            expected = variances_by_loops(phi, member, target, inside, kind)
+            np.testing.assert_allclose(found[target], expected, rtol=2e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_lira_is_algorithm_1_of_carlini_et_al(cells, kind):
+    phi, member = cells
+    online = lira_online(phi, member, ~member, kind)
+    offline = lira_offline(phi, ~member, kind)
+    for target in range(len(phi)):
+        sigma_in, sigma_out = (
+            np.sqrt(variances_by_loops(phi, member, target, side, kind)) for side in (True, False)
+        )
+        for text in range(phi.shape[1]):
+            seen, unseen = references(phi, member, target, text)
+            if len(seen) and len(unseen):
+                ratio = norm.logpdf(phi[target, text], seen.mean(), sigma_in[text])
+                ratio -= norm.logpdf(phi[target, text], unseen.mean(), sigma_out[text])
+                assert online[target, text] == pytest.approx(ratio, rel=1e-4)
+            if len(unseen):
+                z = (phi[target, text] - unseen.mean()) / sigma_out[text]
+                assert offline[target, text] == pytest.approx(z, rel=1e-4)
+
+
+def test_bavaria_is_the_ratio_of_posterior_predictive_densities(cells):
+    """For one target: the posterior of level and shift as a linear model, in matrices."""
+    phi, member = cells
+    found = bavaria(phi, member, ~member)
+    expected = expectations(phi, member, ~member, SHRUNK, shrinks_shifts=True)
+    for target, text in ((0, 0), (3, 7), (9, 23)):
+        seen, unseen = references(phi, member, target, text)
+        var_in, var_out = (
+            expected.inside.variance[target, text],
+            expected.outside.variance[target, text],
+        )
+        design = np.array([[1, 1]] * len(seen) + [[1, 0]] * len(unseen) + [[0, 1]], float)
+        values = np.array([*seen, *unseen, expected.mean_shift[target, 0]])
+        spread = max(expected.shift_variance[target, 0], 1e-12)
+        weights = 1 / np.array([var_in] * len(seen) + [var_out] * len(unseen) + [spread])
+        covariance = np.linalg.inv(design.T @ (design * weights[:, None]))
+        level, shift = covariance @ (design.T @ (weights * values))
+        log_densities = [
+            student.logpdf(
+                phi[target, text], side.freedom[target, text], level + is_in * shift,
+                np.sqrt(side.variance[target, text] + [1, is_in] @ covariance @ [1, is_in]),
+            )
+            for side, is_in in ((expected.inside, 1), (expected.outside, 0))
+        ]  # fmt: skip
+        assert found[target, text] == pytest.approx(log_densities[0] - log_densities[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("gamma", [1.0, 1.3])
+def test_rmia_is_equation_4_of_zarifzadeh_et_al(cells, gamma):
+    phi, member = cells
+    found = rmia(phi, member, ~member, gamma)
+    for target in range(len(phi)):
+        ratios = []
+        for text in range(phi.shape[1]):
+            sides = [
+                np.exp(side).mean() for side in references(phi, member, target, text) if len(side)
+            ]
+            ratios.append(np.exp(phi[target, text]) / np.mean(sides))
+        for text, ratio in enumerate(ratios):
+            others = [r for z, r in enumerate(ratios) if z != text]
+            assert found[target, text] == pytest.approx(
+                np.mean([ratio / r >= gamma for r in others])
+            )
+
+
+def test_multivariate_lira_is_the_linear_discriminant_with_oas_covariance():
+    """Recomputed for each target from its references alone, with scikit-learn's shrinkage."""
+    tokens, member = draw_tokens(12, 8, 0.8, seed=3)
+    found = multivariate_lira(tokens, member, ~member)
+    for target in range(12):
+        others = np.arange(12) != target
+        parts = [(x[others & m], x[others & ~m]) for x, m in zip(tokens, member.T, strict=True)]
+        residuals = [np.concatenate([s - s.mean(axis=0) for s in pair]) for pair in parts]
+        shifts = [a.mean(axis=0) - b.mean(axis=0) for a, b in parts]
+        noise = [
+            (r**2).mean() * (1 / len(a) + 1 / len(b))
+            for r, (a, b) in zip(residuals, parts, strict=True)
+        ]
+        every = np.concatenate(shifts)
+        sampled = np.mean(np.repeat(noise, [len(s) for s in shifts]))
+        spread = max(every.var() - sampled, 0)
+        for text, x in enumerate(tokens):
+            weight = spread / (spread + noise[text])
+            shift = weight * shifts[text] + (1 - weight) * every.mean()
+            a, b = parts[text]
+            level = np.concatenate([a - shift, b]).mean(axis=0)
+            sigma = oas(residuals[text], assume_centered=True)[0]
+            ratio = (x[target] - level - shift / 2) @ np.linalg.solve(sigma, shift)
+            assert found[target, text] == pytest.approx(ratio, rel=1e-6, abs=1e-9)
+
+
+def test_log_odds_of_certain_tokens_are_finite():
+    assert np.isfinite(token_log_odds(np.array([0.0, -1e-12, -0.7, -80.0]))).all()
+    assert token_log_odds(np.array([np.log(0.2)])) == pytest.approx(np.log(0.2 / 0.8))
+
+
+# leave one out
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_target_is_not_among_its_own_references(name, cells):
+    """Its members may be anyone: its own scores stay what they are."""
+    phi, member = cells
+    scores = ATTACKS[name](phi, member, ~member)
+    for target in (0, 6):
+        flipped = member.copy()
+        flipped[target] = ~flipped[target]
+        again = ATTACKS[name](phi, flipped, ~flipped)
+        np.testing.assert_allclose(again[target], scores[target], rtol=1e-7, atol=1e-9)
+
+
+def test_nor_in_the_multivariate_attack():
+    tokens, member = draw_tokens(10, 6, 0.5, seed=2)
+    scores = multivariate_lira(tokens, member, ~member)
+    flipped = member.copy()
+    flipped[4] = ~flipped[4]
+    again = multivariate_lira(tokens, flipped, ~flipped)
+    np.testing.assert_allclose(again[4], scores[4], rtol=1e-6, atol=1e-9)
+    assert not np.allclose(again[5], scores[5])
+
+
+# nulls and power
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("cells", [8, 32])
+def test_without_an_effect_the_mean_auroc_is_one_half(name, cells):
+    aurocs = []
+    for seed in range(6):
+        phi, dose = draw_cells(cells, 400, 0.0, seed=seed, between=1.0)
+        aurocs.append(mean_auroc(ATTACKS[name](phi, dose > 0, dose == 0), dose > 0))
+    error = np.std(aurocs, ddof=1) / np.sqrt(len(aurocs))
+    assert abs(np.mean(aurocs) - 0.5) < max(4 * error, 0.01)
+
+
+def test_nor_has_the_multivariate_attack_any():
+    aurocs = []
+    for seed in range(5):
+        tokens, member = draw_tokens(10, 150, 0.0, seed=seed)
+        aurocs.append(mean_auroc(multivariate_lira(tokens, member, ~member), member))
+    assert abs(np.mean(aurocs) - 0.5) < 0.03
+
+
+def test_with_an_effect_shrinkage_beats_the_paper_and_calibration_beats_the_statistic():
+    phi, dose = draw_cells(16, 400, 0.5, seed=1)
+    member = dose > 0
+    aurocs = {name: mean_auroc(a(phi, member, ~member), member) for name, a in ATTACKS.items()}
+    plain = mean_auroc(phi, member)
+    assert plain < 0.55
+    assert aurocs["bavaria"] > aurocs["online per_example"] + 0.02
+    assert aurocs["bavaria"] > 0.6
+    assert min(aurocs.values()) > plain
+
+
+def test_tokens_tell_more_than_their_mean():
+    tokens, member = draw_tokens(24, 200, 0.35, seed=1)
+    means = np.array([x.mean(axis=1) for x in tokens]).T
+    scalar = mean_auroc(bavaria(means, member, ~member), member)
+    assert mean_auroc(multivariate_lira(tokens, member, ~member), member) > scalar + 0.01
+
+
+def test_an_example_that_all_or_no_references_saw_has_a_finite_score():
+    phi, dose = draw_cells(6, 30, 1.0, seed=4)
+    member = dose > 0
+    member[:, 0], member[:, 1] = True, False
+    member[0, :2] = ~member[0, :2]
+    for name, attack in ATTACKS.items():
+        assert np.isfinite(attack(phi, member, ~member)).all(), name
