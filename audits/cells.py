@@ -47,6 +47,11 @@ class AuditedCell:
         return {f"{self.name}/{name}": digest for name, digest in self.cell.digests.items()}
 
     @property
+    def digests_key(self) -> tuple[tuple[str, str], ...]:
+        """The same without the name, which other cells may change."""
+        return tuple(sorted(self.cell.digests.items()))
+
+    @property
     def attacks(self) -> list[str]:
         """The names of the methods with which it was scored, such as "min_k k=0.2"."""
         return [f"{method} {variant}".strip() for method, variant in self.cell.scores[CONTAMINATED]]
@@ -84,7 +89,8 @@ def _paths(field: str, given: Any) -> list[CellPaths]:
     if isinstance(given, str | Path):
         with errors_naming_folders(given):
             given = open_report(given).config["cells"]
-    if not isinstance(given, Sequence) or not all(isinstance(one, Mapping) for one in given):
+    is_list = isinstance(given, Sequence) and all(isinstance(paths, Mapping) for paths in given)
+    if not is_list or not given:
         raise ConfigError(
             f"{field} is {given!r}: give the folder of a report (runs/report/…), or a list of "
             "cells, each {corpus: DIR, model: DIR, clean: DIR, contaminated: DIR}."

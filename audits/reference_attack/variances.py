@@ -42,7 +42,8 @@ def pooled_variances(moments: SideMoments) -> Floats:
     """Returns one variance for each target, over all examples: shape (K, 1)."""
     freedom = moments.freedom.sum(axis=1, keepdims=True)
     squares = moments.squares.sum(axis=1, keepdims=True)
-    return np.maximum(squares / np.maximum(freedom, 1), LEAST_VARIANCE)
+    variances: Floats = np.maximum(squares / np.maximum(freedom, 1), LEAST_VARIANCE)
+    return variances
 
 
 def estimate_variances(moments: SideMoments, kind: str) -> Variances:

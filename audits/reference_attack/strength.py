@@ -1,0 +1,127 @@
+"""How strong an attack is: AUROC and d′ as means over cells, with errors from examples and cells.
+
+An AUROC is a U-statistic, whose influence values are those of DeLong et al. (1988). Every example
+is scored under every cell, so values that share an example, or a cell, are correlated. The
+variance is clustered both ways (Cameron, Gelbach and Miller 2011): by examples, plus by cells,
+minus by both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, rankdata
+
+from contamination.audits.reference_attack.moments import Flags, Floats
+
+
+@dataclass(frozen=True)
+class MeanOverCells:
+    """A mean over cells, and how it depends on each score.
+
+    Attributes:
+        value: the mean.
+        cells: each cell's contribution to the error, (value of cell − value) / K: shape (K,).
+        influence: of each score: shape (K, N). Sums over cells and examples are linear.
+    """
+
+    value: float
+    cells: Floats
+    influence: Floats
+
+    @property
+    def error(self) -> float:
+        """The standard error."""
+        by_cells, both = float((self.cells**2).sum()), float((self.influence**2).sum())
+        by_examples = float((self.influence.sum(axis=0) ** 2).sum())
+        cells = int((self.cells != 0).sum())
+        by_cells *= cells / max(1, cells - 1)
+        return float(np.sqrt(max(by_examples + by_cells - both, by_examples, by_cells)))
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Returns the ends of the normal confidence interval."""
+        margin = float(norm.ppf((1 + confidence) / 2)) * self.error
+        return self.value - margin, self.value + margin
+
+    def __mul__(self, factor: float) -> MeanOverCells:
+        return MeanOverCells(factor * self.value, factor * self.cells, factor * self.influence)
+
+    def __add__(self, other: MeanOverCells) -> MeanOverCells:
+        return MeanOverCells(
+            self.value + other.value, self.cells + other.cells, self.influence + other.influence
+        )
+
+    def __sub__(self, other: MeanOverCells) -> MeanOverCells:
+        return self + other * -1.0
+
+
+def mean_auroc(
+    scores: Floats, inside: Flags, outside: Flags, benchmarks: NDArray[np.str_]
+) -> MeanOverCells:
+    """Returns the AUROC, mean over benchmarks within a cell, then over cells.
+
+    A benchmark without members or without non-members in a cell is left out there, and so is a cell
+    without any such benchmark.
+
+    Args:
+        scores: shape (K, N); a higher score means a member.
+        inside: the members, shape (K, N).
+        outside: the non-members, shape (K, N).
+        benchmarks: the benchmark of each example, shape (N,).
+
+    Raises:
+        ValueError: no cell has a benchmark with both.
+    """
+    influence, by_cell = np.zeros_like(scores), np.full(len(scores), np.nan)
+    columns_of = [np.flatnonzero(benchmarks == name) for name in np.unique(benchmarks)]
+    for cell, row in enumerate(scores):
+        compared = [
+            (columns[inside[cell, columns]], columns[outside[cell, columns]])
+            for columns in columns_of
+        ]
+        compared = [(seen, unseen) for seen, unseen in compared if len(seen) and len(unseen)]
+        aurocs = []
+        for seen, unseen in compared:
+            above, below = _placements(row[seen], row[unseen])
+            auroc = float(above.mean())
+            influence[cell, seen] = (above - auroc) / len(seen) / len(compared)
+            influence[cell, unseen] = (below - auroc) / len(unseen) / len(compared)
+            aurocs.append(auroc)
+        by_cell[cell] = np.mean(aurocs) if aurocs else np.nan
+    usable = np.isfinite(by_cell)
+    if not usable.any():
+        raise ValueError("no cell has members and non-members of one benchmark")
+    value, cells = float(by_cell[usable].mean()), int(usable.sum())
+    deviations = np.where(usable, by_cell - value, 0.0) / cells
+    return MeanOverCells(value, deviations, influence / cells)
+
+
+def _placements(seen: Floats, unseen: Floats) -> tuple[Floats, Floats]:
+    """Returns the share of non-members below each member, and of members above each non-member."""
+    ranks = rankdata(np.concatenate([seen, unseen]))
+    above = (ranks[: len(seen)] - rankdata(seen)) / len(unseen)
+    below = 1 - (ranks[len(seen) :] - rankdata(unseen)) / len(seen)
+    return above, below
+
+
+MOST_AUROC = 1 - 1e-6
+"""A larger AUROC is reported as this one's d′, 6.7."""
+
+
+def d_prime(auroc: MeanOverCells) -> MeanOverCells:
+    """Returns d′ = √2 Φ⁻¹(AUROC), and its error by the derivative there."""
+    z = float(norm.ppf(np.clip(auroc.value, 1 - MOST_AUROC, MOST_AUROC)))
+    slope = np.sqrt(2) / float(norm.pdf(z))
+    return MeanOverCells(float(np.sqrt(2) * z), slope * auroc.cells, slope * auroc.influence)
+
+
+def weights_of_limit(numbers: list[int]) -> Floats:
+    """Returns the weights of AUROCs with so many models each, whose sum is their limit.
+
+    The limit is the intercept of a straight line in 1 / K by least squares.
+    """
+    design = np.stack([np.ones(len(numbers)), 1 / np.array(numbers, float)], axis=1)
+    weights: Floats = np.linalg.pinv(design)[0]
+    return weights
