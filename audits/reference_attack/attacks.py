@@ -27,7 +27,8 @@ class ReferenceCells:
         benchmarks: of the examples, shape (N,).
         clean: the statistic under the model before the training, which saw no example: (N,).
         lengths: the scored tokens of each example, shape (N,).
-        tokens: the log-odds of each example's tokens, N arrays (K, T); empty: not stored.
+        tokens: the log-probabilities of each example's tokens, N arrays (K, T); empty: not
+            stored.
     """
 
     phi: Floats

@@ -121,8 +121,8 @@ class ConditionFindings:
             name_of = f"tpr_at_fpr_{fpr:g}"
             rates |= {
                 name_of: value,
-                f"{name_of}_low": max(0.0, value - margin),
-                f"{name_of}_high": min(1.0, value + margin),
+                f"{name_of}_low": float(np.clip(value - margin, 0, 1)),
+                f"{name_of}_high": float(np.clip(value + margin, 0, 1)),
             }
         return rates
 

@@ -15,7 +15,6 @@ from contamination.analysis.cells import CLEAN, name_apart
 from contamination.audits.cells import AuditedCell
 from contamination.audits.reference_attack.attacks import ReferenceCells
 from contamination.audits.reference_attack.moments import Floats
-from contamination.audits.reference_attack.multivariate_lira import token_log_odds
 from contamination.core.artifacts import is_complete, open_artifact
 from contamination.core.errors import ConfigError
 from contamination.detection.pass_store import KIND as PASSES
@@ -134,7 +133,7 @@ def _check_independence(field: str, name: str, member: NDArray[np.bool_]) -> Non
 
 
 def _read_tokens(cells: Sequence[AuditedCell]) -> list[Floats]:
-    """Returns the log-odds of each example's tokens under each cell, or [] if a pass is missing."""
+    """Returns the log-probabilities of each example's tokens, (K, T); [] if a pass is missing."""
     hashes = cells[0].cell.examples["text_sha256"].tolist()
     tokens: list[list[Floats]] = [[] for _ in hashes]
     for cell in cells:
@@ -146,7 +145,7 @@ def _read_tokens(cells: Sequence[AuditedCell]) -> list[Floats]:
             )
             return []
         for of_text, sha256 in zip(tokens, hashes, strict=True):
-            of_text.append(token_log_odds(by_text[sha256][0].logprob.astype(np.float64)))
+            of_text.append(by_text[sha256][0].logprob.astype(np.float64))
     return [np.stack(of_text) for of_text in tokens]
 
 

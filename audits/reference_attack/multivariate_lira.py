@@ -1,8 +1,8 @@
 """LiRA over the tokens of a text (Rossi et al. 2025, arXiv 2506.05126).
 
-The statistic of a text of T tokens is the vector x of their log-odds log p − log(1 − p), which vary
-about alike at all tokens. IN and OUT are normal with one covariance Σ, since K/2 references can't
-tell two T×T matrices apart. Then the log-likelihood ratio is linear,
+The statistic of a text of T tokens is the vector x of their log-probabilities. IN and OUT are
+normal with one covariance Σ, since K/2 references can't tell two T×T matrices apart. Then the
+log-likelihood ratio is linear,
 
     Λ = (x − (μ_in + μ_out) / 2)ᵀ Σ⁻¹ (μ_in − μ_out),   Σ = (1 − ρ) S + ρ (tr S / T) I,
 
@@ -23,17 +23,8 @@ import numpy as np
 
 from contamination.audits.reference_attack.moments import Flags, Floats
 
-LEAST_LOGPROB = -1e-6
-"""Log-odds of a token that is more probable than this are cut off (nats)."""
 LEAST_REFERENCES = 2
 LEAST = 1e-12
-
-
-def token_log_odds(logprobs: Floats) -> Floats:
-    """Returns log p − log(1 − p) of log-probabilities (nats), of any shape."""
-    capped = np.minimum(logprobs, LEAST_LOGPROB)
-    odds: Floats = capped - np.log(-np.expm1(capped))
-    return odds
 
 
 @dataclass(frozen=True)
@@ -59,7 +50,7 @@ def multivariate_lira(tokens: Sequence[Floats], inside: Flags, outside: Flags) -
     It is 0 where a side has fewer than two references without the target.
 
     Args:
-        tokens: the log-odds of each text's tokens, N arrays of shape (K, T).
+        tokens: the log-probabilities of each text's tokens (nats), N arrays of shape (K, T).
         inside: which cells saw which text, shape (K, N).
         outside: which did not, shape (K, N).
     """

@@ -23,7 +23,7 @@ def draw_cells(cells, examples, shift, seed=0, between=3.0, spread=0.3, doses=(1
 
 
 def draw_tokens(cells, examples, shift, seed=0):
-    """Returns the log-odds of N texts of 5 to 30 tokens, (K, T) each, and who is a member."""
+    """Returns the log-probabilities of N texts of 5 to 30 tokens, (K, T), and who is a member."""
     rng = np.random.default_rng(seed)
     member = rng.random((cells, examples)) < 0.5
     tokens = []

@@ -11,10 +11,7 @@ from contamination.audits.reference_attack.bavaria import bavaria
 from contamination.audits.reference_attack.hierarchy import expectations
 from contamination.audits.reference_attack.lira import lira_offline, lira_online
 from contamination.audits.reference_attack.moments import side_moments
-from contamination.audits.reference_attack.multivariate_lira import (
-    multivariate_lira,
-    token_log_odds,
-)
+from contamination.audits.reference_attack.multivariate_lira import multivariate_lira
 from contamination.audits.reference_attack.rmia import rmia
 from contamination.audits.reference_attack.variances import (
     PER_EXAMPLE,
@@ -108,10 +105,10 @@ def test_lira_is_algorithm_1_of_carlini_et_al(cells, kind):
             if len(seen) and len(unseen):
                 ratio = norm.logpdf(phi[target, text], seen.mean(), sigma_in[text])
                 ratio -= norm.logpdf(phi[target, text], unseen.mean(), sigma_out[text])
-                assert online[target, text] == pytest.approx(ratio, rel=1e-4)
+                assert online[target, text] == pytest.approx(ratio, rel=1e-4, abs=1e-4)
             if len(unseen):
                 z = (phi[target, text] - unseen.mean()) / sigma_out[text]
-                assert offline[target, text] == pytest.approx(z, rel=1e-4)
+                assert offline[target, text] == pytest.approx(z, rel=1e-4, abs=1e-4)
 
 
 def test_bavaria_is_the_ratio_of_posterior_predictive_densities(cells):
@@ -185,11 +182,6 @@ def test_multivariate_lira_is_the_linear_discriminant_with_oas_covariance():
             assert found[target, text] == pytest.approx(ratio, rel=1e-6, abs=1e-9)
 
 
-def test_log_odds_of_certain_tokens_are_finite():
-    assert np.isfinite(token_log_odds(np.array([0.0, -1e-12, -0.7, -80.0]))).all()
-    assert token_log_odds(np.array([np.log(0.2)])) == pytest.approx(np.log(0.2 / 0.8))
-
-
 # leave one out
 
 
@@ -248,11 +240,15 @@ def test_with_an_effect_shrinkage_beats_the_paper_and_calibration_beats_the_stat
     assert min(aurocs.values()) > plain
 
 
-def test_tokens_tell_more_than_their_mean():
-    tokens, member = draw_tokens(24, 200, 0.35, seed=1)
+def test_tokens_tell_more_than_their_mean_where_shifts_differ_between_tokens():
+    """Half of the tokens rise and half fall, so that the mean tells nothing."""
+    rng = np.random.default_rng(0)
+    member = rng.random((40, 100)) < 0.5
+    signs = np.repeat([1.0, -1.0], 8)
+    tokens = [rng.normal(size=(40, 16)) + 0.8 * m[:, None] * signs for m in member.T]
     means = np.array([x.mean(axis=1) for x in tokens]).T
-    scalar = mean_auroc(bavaria(means, member, ~member), member)
-    assert mean_auroc(multivariate_lira(tokens, member, ~member), member) > scalar + 0.01
+    assert mean_auroc(bavaria(means, member, ~member), member) < 0.55
+    assert mean_auroc(multivariate_lira(tokens, member, ~member), member) > 0.85
 
 
 def test_an_example_that_all_or_no_references_saw_has_a_finite_score():
