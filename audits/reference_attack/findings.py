@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from contamination.audits.one_run_bound.guesses import AttackScores, GuessRule, bound
-from contamination.audits.reference_attack.attacks import attack_scores, usable_attacks
+from contamination.audits.reference_attack.attacks import SINGLE, attack_scores, usable_attacks
 from contamination.audits.reference_attack.hierarchy import expectations
 from contamination.audits.reference_attack.inputs import Condition
 from contamination.audits.reference_attack.moments import Floats
 from contamination.audits.reference_attack.strength import (
     MeanOverCells,
     d_prime,
+    limit_of_models,
     mean_auroc,
-    weights_of_limit,
 )
 from contamination.audits.reference_attack.variances import SHRUNK
 from contamination.core.statistics.metrics import fewest_examples, most_false_alarms
@@ -138,20 +138,21 @@ class ConditionFindings:
         numbers = [number for number in MODEL_COUNTS if number < len(cells.phi)]
         numbers.append(len(cells.phi))
         for name in usable_attacks(cells):
+            if name == SINGLE:  # which reads no other cell
+                continue
             for dose in cells.dose_levels:
+                about = {"occurrences": dose, "attack": name}
                 means = [self._auroc_of_blocks(name, dose, number) for number in numbers]
-                if len(numbers) > 1:
-                    weights = weights_of_limit(numbers)
-                    limit = means[0] * float(weights[0])
-                    for mean, weight in zip(means[1:], weights[1:], strict=True):
-                        limit = limit + mean * float(weight)
-                    means = [*means, limit]
-                for number, mean in zip([*numbers, np.inf], means, strict=False):
+                for number, mean in zip(numbers, means, strict=True):
                     low, high = mean.interval(CONFIDENCE)
-                    yield {
-                        "occurrences": dose, "attack": name, "models": number,
-                        "auroc": mean.value, "auroc_low": low, "auroc_high": high,
-                    }  # fmt: skip
+                    auroc = {"auroc": mean.value, "auroc_low": low, "auroc_high": high}
+                    yield {**about, "models": number, **auroc}
+                if len(numbers) > 1:
+                    limit = limit_of_models(numbers, means)
+                    ends = limit.value, *limit.interval(CONFIDENCE)
+                    names = ("auroc", "auroc_low", "auroc_high")
+                    aurocs = (float(norm.cdf(end / np.sqrt(2))) for end in ends)
+                    yield {**about, "models": np.inf, **dict(zip(names, aurocs, strict=True))}
 
     def _auroc_of_blocks(self, name: str, dose: int, number: int) -> MeanOverCells:
         """Returns the mean AUROC over disjoint blocks of so many cells, each a study of its own."""

@@ -8,11 +8,12 @@ minus by both.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
+from scipy.stats import norm
 
 from contamination.audits.reference_attack.moments import Flags, Floats
 
@@ -100,10 +101,14 @@ def mean_auroc(
 
 def _placements(seen: Floats, unseen: Floats) -> tuple[Floats, Floats]:
     """Returns the share of non-members below each member, and of members above each non-member."""
-    ranks = rankdata(np.concatenate([seen, unseen]))
-    above = (ranks[: len(seen)] - rankdata(seen)) / len(unseen)
-    below = 1 - (ranks[len(seen) :] - rankdata(unseen)) / len(seen)
-    return above, below
+    return _shares_below(seen, np.sort(unseen)), 1 - _shares_below(unseen, np.sort(seen))
+
+
+def _shares_below(values: Floats, ordered: Floats) -> Floats:
+    """Returns the share of `ordered` that is below each value, ties counted as halves."""
+    below, at_most = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
+    shares: Floats = (below + at_most) / (2 * len(ordered))
+    return shares
 
 
 MOST_AUROC = 1 - 1e-6
@@ -117,11 +122,24 @@ def d_prime(auroc: MeanOverCells) -> MeanOverCells:
     return MeanOverCells(float(np.sqrt(2) * z), slope * auroc.cells, slope * auroc.influence)
 
 
-def weights_of_limit(numbers: list[int]) -> Floats:
-    """Returns the weights of AUROCs with so many models each, whose sum is their limit.
+EXTRAPOLATED = 3
+"""The numbers of models, the largest ones, that the limit is extrapolated from."""
 
-    The limit is the intercept of a straight line in 1 / K by least squares.
+
+def limit_of_models(numbers: Sequence[int], aurocs: Sequence[MeanOverCells]) -> MeanOverCells:
+    """Returns the d′ of an attack with more and more models.
+
+    It is the intercept of a straight line in 1 / models through the d′ of the largest numbers, by
+    least squares. For an attack that is far from its limit it is a rough guide.
+
+    Args:
+        numbers: the numbers of models, ascending; two or more.
+        aurocs: the AUROC with so many.
     """
-    design = np.stack([np.ones(len(numbers)), 1 / np.array(numbers, float)], axis=1)
-    weights: Floats = np.linalg.pinv(design)[0]
-    return weights
+    used = np.array(numbers[-EXTRAPOLATED:], float)
+    weights = np.linalg.pinv(np.stack([np.ones(len(used)), 1 / used], axis=1))[0]
+    terms = [
+        d_prime(auroc) * float(weight)
+        for auroc, weight in zip(aurocs[-EXTRAPOLATED:], weights, strict=True)
+    ]
+    return sum(terms[1:], start=terms[0])

@@ -93,7 +93,8 @@ def models_table(findings: Sequence[ConditionFindings]) -> Table:
         lines.append([*map(str, key), *texts])
     note = (
         "AUROC if only so many models had been trained: the mean over disjoint blocks of cells. "
-        "The limit is the intercept of a straight line in 1 / models."
+        "The limit is the intercept of a straight line in 1 / models, on the scale of d′: a rough "
+        "guide for an attack that still rises fast."
     )
     header = ["condition", "copies", "attack", *titles]
     return Table("models", "AUROC by number of models", header, lines, data, note=note)

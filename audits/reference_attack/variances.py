@@ -14,15 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import digamma, polygamma
 
 from contamination.audits.reference_attack.moments import Floats, SideMoments
 
 PER_EXAMPLE, POOLED, SHRUNK = "per_example", "pooled", "shrunk"
 LEAST_VARIANCE = 1e-12
-MOST_FREEDOM = 1e6
-"""More prior degrees of freedom than this are as good as a pooled variance."""
+LEAST_FREEDOM, MOST_FREEDOM = 1e-3, 1e6
+"""Of the prior; the most are as good as a pooled variance."""
+NEWTON_STEPS = 30
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,22 @@ def _inverse_chi_square_prior(moments: SideMoments, pooled: Floats) -> tuple[Flo
     spread = np.where(usable, (logs - mean) ** 2, 0.0).sum(axis=1, keepdims=True)
     spread = spread / np.maximum(number - 1, 1)
     noise = np.where(usable, polygamma(1, half), 0.0).sum(axis=1, keepdims=True) / number
-    prior_freedom = np.array([[_freedom_of_spread(float(s))] for s in (spread - noise)[:, 0]])
+    prior_freedom = _freedom_of_spread(spread - noise)
     prior = np.exp(mean + digamma(prior_freedom / 2) - np.log(prior_freedom / 2))
     is_pooled = prior_freedom >= MOST_FREEDOM
     return prior_freedom, np.where(is_pooled, pooled, prior)
 
 
-def _freedom_of_spread(spread: float) -> float:
-    """Returns the d₀ whose log-variances spread by `spread`: trigamma(d₀ / 2) = spread."""
-    low, high = 1e-3, MOST_FREEDOM
-    if spread <= float(polygamma(1, high / 2)):
-        return high
-    if spread >= float(polygamma(1, low / 2)):
-        return low
-    return float(brentq(lambda d: float(polygamma(1, d / 2)) - spread, low, high, rtol=1e-8))
+def _freedom_of_spread(spread: Floats) -> Floats:
+    """Returns the d₀ whose log-variances spread so: trigamma(d₀ / 2) = spread, of any shape.
+
+    By Newton's method on 1 / trigamma, which rises to the root (Smyth 2004, appendix).
+    """
+    least, most = (float(polygamma(1, d / 2)) for d in (MOST_FREEDOM, LEAST_FREEDOM))
+    wanted = np.clip(spread, least, most)
+    half = 0.5 + 1 / wanted
+    for _ in range(NEWTON_STEPS):
+        trigamma = polygamma(1, half)
+        half = half + trigamma * (1 - trigamma / wanted) / polygamma(2, half)
+    freedom: Floats = np.where(spread <= least, MOST_FREEDOM, 2 * half)
+    return freedom

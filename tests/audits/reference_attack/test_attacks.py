@@ -17,6 +17,7 @@ from contamination.audits.reference_attack.variances import (
     PER_EXAMPLE,
     POOLED,
     SHRUNK,
+    _freedom_of_spread,
     estimate_variances,
 )
 from contamination.core.statistics.metrics import auroc_value
@@ -258,3 +259,10 @@ def test_an_example_that_all_or_no_references_saw_has_a_finite_score():
     member[0, :2] = ~member[0, :2]
     for name, attack in ATTACKS.items():
         assert np.isfinite(attack(phi, member, ~member)).all(), name
+
+
+@pytest.mark.parametrize("freedom", [0.01, 0.5, 3.0, 40.0, 2e4])
+def test_the_prior_s_freedom_is_where_trigamma_is_the_spread(freedom):
+    spread = np.array([[float(polygamma(1, freedom / 2))]])
+    assert _freedom_of_spread(spread)[0, 0] == pytest.approx(freedom, rel=1e-6)
+    assert _freedom_of_spread(np.array([[-1.0], [0.0]])).tolist() == [[1e6], [1e6]]

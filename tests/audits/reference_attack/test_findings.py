@@ -13,7 +13,12 @@ from contamination.audits.reference_attack.attacks import ReferenceCells, attack
 from contamination.audits.reference_attack.findings import ConditionFindings, _agreement
 from contamination.audits.reference_attack.inputs import read_conditions
 from contamination.audits.reference_attack.report import report
-from contamination.audits.reference_attack.strength import d_prime, mean_auroc, weights_of_limit
+from contamination.audits.reference_attack.strength import (
+    MeanOverCells,
+    d_prime,
+    limit_of_models,
+    mean_auroc,
+)
 from contamination.audits.run import run
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.report.document import html_document, markdown_document
@@ -84,11 +89,14 @@ def test_d_prime_of_a_known_auroc():
     assert np.sqrt(2) * norm.ppf(norm.cdf(found.value / np.sqrt(2))) == pytest.approx(found.value)
 
 
-def test_the_limit_of_a_straight_line_is_its_intercept():
-    numbers = [8, 16, 32]
-    weights = weights_of_limit(numbers)
-    assert weights @ (0.7 - 0.9 / np.array(numbers)) == pytest.approx(0.7)
-    assert weights.sum() == pytest.approx(1)
+def test_the_limit_of_a_straight_line_in_d_prime_is_its_intercept():
+    numbers, none = [8, 16, 32], np.zeros((2, 2))
+    d_primes = 1.2 - 3 / np.array(numbers)
+    aurocs = [MeanOverCells(norm.cdf(d / np.sqrt(2)), none[0], none) for d in d_primes]
+    assert limit_of_models(numbers, aurocs).value == pytest.approx(1.2)
+    assert limit_of_models(numbers[:2], aurocs[:2]).value == pytest.approx(1.2)
+    near_one = [MeanOverCells(value, none[0], none) for value in (0.9, 0.99, 0.9999)]
+    assert norm.cdf(limit_of_models(numbers, near_one).value) < 1
 
 
 # findings
@@ -127,7 +135,8 @@ def test_auroc_grows_with_the_models_towards_the_limit(findings):
     rows = rows[rows["attack"] == "lira_online"].set_index("models")["auroc"]
     assert [*rows.index] == [8, 16, np.inf]
     assert rows[8] < rows[16] < rows[np.inf]
-    assert rows[np.inf] == pytest.approx(2 * rows[16] - rows[8])
+    d_primes = np.sqrt(2) * norm.ppf(rows)
+    assert d_primes[2] == pytest.approx(2 * d_primes[1] - d_primes[0])
 
 
 def test_memorisation_is_the_difference_of_means(findings):
