@@ -121,7 +121,7 @@ def _module(name: str, words: Sequence[str]) -> str | None:
     packages = {command.partition(" ")[0] for command in COMMANDS}
     if package not in packages:
         return None if _exists(name) else f"no module {name}"
-    tool = words[0] if words and re.fullmatch(r"[a-z-]+", words[0]) and words[0][0] != "-" else ""
+    tool = words[0] if words and re.fullmatch(r"[a-z_-]+", words[0]) and words[0][0] != "-" else ""
     if tool in OPEN_WORDS.get(package, ()):
         return _overrides("launch", words[1:]) if tool == "fetch" else None
     if package == "audits" and (CONF / "audit" / f"{tool}.yaml").is_file():

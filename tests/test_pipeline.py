@@ -19,8 +19,12 @@ from sklearn.metrics import roc_auc_score
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
 from contamination.analysis.report_folder import open_report
 from contamination.analysis.run import run as analyse
+from contamination.audits.base import AuditStage
+from contamination.audits.cells import open_cells
+from contamination.audits.reference_attack.inputs import _read_tokens
+from contamination.audits.run import run as audit
 from contamination.core.artifacts import open_artifact
-from contamination.core.errors import ConfigError
+from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.integrity import MANIFEST
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
@@ -289,3 +293,25 @@ def test_members_are_inserted_in_one_stage_alone(copied, members_in):
     seen = bool(len(first.exposures)), bool(len(last.exposures))
     assert seen == (members_in == "pretraining", members_in == "finetuning")
     assert set(pd.read_parquet(made.path / "pooled.parquet")["stage"]) == {members_in}
+
+
+def test_audits_of_cells_read_a_report_and_refuse_what_gives_no_evidence(report, runs):
+    (cell,) = open_cells("audit.cells", str(report.path))
+    assert cell.scores("audit.attacks", "loss").shape == (64,)
+    assert cell.doses.sum() == len(cell.corpus.ledger)
+    node = {
+        "_target_": "contamination.audits.one_run_bound.audit.OneRun",
+        "cells": str(report.path),
+    }
+    with pytest.raises(ArtifactError, match="membership is 'exact'.*no one-run bound holds"):
+        audit(AuditStage(audit=node, runs=str(runs)))
+    node["_target_"] = "contamination.audits.reference_attack.audit.ReferenceAttack"
+    with pytest.raises(ConfigError, match="has 1 cells, .* at least 4"):
+        audit(AuditStage(audit=node, runs=str(runs)))
+    tokens = _read_tokens([cell, cell])
+    assert [t.shape[0] for t in tokens] == [2] * 64
+    means = [t[0].mean() for t in tokens]
+    np.testing.assert_allclose(means, cell.scores("x", "loss"), rtol=1e-5)
+    paths = {**vars(cell.paths), "corpus": str(next(runs.glob("corpus/*-base-*")))}
+    with pytest.raises(ArtifactError, match="audit.cells.0.corpus is .*was not trained on it"):
+        open_cells("audit.cells", [paths])

@@ -36,7 +36,7 @@ DASHES = ("-", "--", ":", "-.")
 
 def report(findings: Sequence[ConditionFindings], facts: Mapping[str, str]) -> ReportContent:
     """Returns the findings of all conditions in sentences, tables and charts."""
-    charts = [models_chart(f) for f in findings]
+    charts = [models_chart(f) for f in findings if f.by_models["models"].nunique() > 1]
     charts += [strength_chart(f) for f in findings]
     if len({*_factors(findings)}) > 1:
         charts.insert(0, dose_chart(findings))
@@ -55,7 +55,7 @@ def _conclusions(findings: ConditionFindings) -> Iterator[str]:
     reference, table = findings.reference, findings.strengths
     cells = len(findings.condition.cells)
     for dose, rows in table.groupby("occurrences"):
-        about = f"**{findings.condition.name}, {dose} copies, {cells} models.** "
+        about = f"**{findings.condition.name}, {_copies(dose)}, {cells} models.** "
         row = rows[rows["attack"] == reference].iloc[0]
         limits = findings.by_models
         limit = limits[(limits["attack"] == reference) & (limits["occurrences"] == dose)]
@@ -77,6 +77,10 @@ def _conclusions(findings: ConditionFindings) -> Iterator[str]:
             f"δ = {findings.delta:g}, {CONFIDENCE:.0%} confidence each). The unit is an example "
             "with all its copies."
         )
+
+
+def _copies(dose: int) -> str:
+    return f"{dose} cop{'y' if dose == 1 else 'ies'}"
 
 
 def _best_method(method: pd.Series, reference: str) -> str:
