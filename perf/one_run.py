@@ -88,9 +88,9 @@ def clean(runs: str, draws: str = "200") -> None:
                       CONFIDENCE)
                 for _ in range(int(draws))
             ]  # fmt: skip
-            zero = sum(found.epsilon == 0 for found in bounds)
-            largest = max(found.epsilon for found in bounds)
-            mean = np.mean([found.p_value for found in bounds])
+            zero = sum(lower_bound.epsilon == 0 for lower_bound in bounds)
+            largest = max(lower_bound.epsilon for lower_bound in bounds)
+            mean = np.mean([lower_bound.p_value for lower_bound in bounds])
             print(f"| {name} | {share:.0%} | {draws} | {zero} ({zero / int(draws):.1%}) "
                   f"| {largest:.3f} | {mean:.2f} |", flush=True)  # fmt: skip
 
@@ -117,10 +117,16 @@ def dp(runs: str, draws: str = "20", epsilon: str = "4") -> None:
             member = np.random.default_rng(draw).random(len(texts)) < 0.5
             chosen = [s for s, is_in in zip(sequences, member, strict=True) if is_in]
             spent, before, after = _train(start, [*chosen, *others], sequences, target, draw)
-            found = _bound(after - before, benchmarks, member)
-            over += found.epsilon > spent
-            name, right = "DP-SGD" if target else "no noise", f"{found.correct} of {found.guesses}"
-            print(f"| {name} | {draw} | {spent:.2f} | {found.epsilon:.2f} | {right} |", flush=True)
+            lower_bound = _bound(after - before, benchmarks, member)
+            over += lower_bound.epsilon > spent
+            name, right = (
+                "DP-SGD" if target else "no noise",
+                f"{lower_bound.correct} of {lower_bound.guesses}",
+            )
+            print(
+                f"| {name} | {draw} | {spent:.2f} | {lower_bound.epsilon:.2f} | {right} |",
+                flush=True,
+            )
         print(f"bounds above the ε of the training: {over}")
 
 

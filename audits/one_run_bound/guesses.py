@@ -142,9 +142,9 @@ def bound(
         confidence: of the bound.
     """
     guesses = rule.guess(scores)
-    made = guesses.signs != 0
-    examples, number = int(guesses.judged.sum()), int(made.sum())
-    correct = int((member[made] == (guesses.signs[made] > 0)).sum())
+    is_guessed = guesses.signs != 0
+    examples, number = int(guesses.judged.sum()), int(is_guessed.sum())
+    correct = int((member[is_guessed] == (guesses.signs[is_guessed] > 0)).sum())
     counts = examples, number
     return OneRunBound(
         rule,

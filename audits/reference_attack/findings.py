@@ -115,9 +115,9 @@ class ConditionFindings:
                 for row, seen in zip(scores, inside, strict=True)
                 if enough and seen.any()
             ]
-            known = np.array(hits if len(hits) > 1 else [np.nan, np.nan])
-            margin = norm.ppf((1 + CONFIDENCE) / 2) * known.std(ddof=1) / np.sqrt(len(known))
-            value = float(known.mean())
+            finite = np.array(hits if len(hits) > 1 else [np.nan, np.nan])
+            margin = norm.ppf((1 + CONFIDENCE) / 2) * finite.std(ddof=1) / np.sqrt(len(finite))
+            value = float(finite.mean())
             name_of = f"tpr_at_fpr_{fpr:g}"
             rates |= {
                 name_of: value,
@@ -247,14 +247,14 @@ class ConditionFindings:
             for cell, row, inside in zip(
                 self.condition.cells, self.scores[name, dose], cells.doses > 0, strict=True
             ):
-                found = bound(
+                lower_bound = bound(
                     rule, AttackScores(name, row, cells.benchmarks), inside, self.delta, CONFIDENCE
                 )
                 rows.append({
                     "condition": self.condition.name, "occurrences": dose, "cell": cell.name,
-                    "attack": name, "epsilon": found.epsilon, "p_value": found.p_value,
-                    "guesses": found.guesses, "correct": found.correct, "most": found.most,
-                    "delta": self.delta, "confidence": CONFIDENCE,
+                    "attack": name, "epsilon": lower_bound.epsilon, "p_value": lower_bound.p_value,
+                    "guesses": lower_bound.guesses, "correct": lower_bound.correct,
+                    "most": lower_bound.most, "delta": self.delta, "confidence": CONFIDENCE,
                 })  # fmt: skip
         return pd.DataFrame(rows)
 
@@ -280,17 +280,17 @@ def _memorisation_of(
     columns: NDArray[np.intp], phi: Floats, inside: NDArray[np.bool_], outside: NDArray[np.bool_]
 ) -> pd.DataFrame:
     """Returns the memorisation of one benchmark's examples; the last row is no cell."""
-    own = expectations(phi, inside, outside, SHRUNK, shrinks_shifts=False)
+    raw = expectations(phi, inside, outside, SHRUNK, shrinks_shifts=False)
     shrunk = expectations(phi, inside, outside, SHRUNK, shrinks_shifts=True)
     n_in, n_out = inside.sum(axis=0), outside.sum(axis=0)
-    noise = own.inside.variance[-1] / np.maximum(n_in, 1)
-    noise = noise + own.outside.variance[-1] / np.maximum(n_out, 1)
+    noise = raw.inside.variance[-1] / np.maximum(n_in, 1)
+    noise = noise + raw.outside.variance[-1] / np.maximum(n_out, 1)
     is_known = (n_in > 0) & (n_out > 0)
     return pd.DataFrame({
         "position": columns,
-        "mean_in": np.where(n_in > 0, own.inside.mean[-1], np.nan),
-        "mean_out": np.where(n_out > 0, own.outside.mean[-1], np.nan),
-        "memorisation": np.where(is_known, (own.inside.mean - own.outside.mean)[-1], np.nan),
+        "mean_in": np.where(n_in > 0, raw.inside.mean[-1], np.nan),
+        "mean_out": np.where(n_out > 0, raw.outside.mean[-1], np.nan),
+        "memorisation": np.where(is_known, (raw.inside.mean - raw.outside.mean)[-1], np.nan),
         "standard_error": np.where(is_known, np.sqrt(noise), np.nan),
         "shrunk": (shrunk.inside.mean - shrunk.outside.mean)[-1],
         "cells_in": n_in, "cells_out": n_out,

@@ -69,11 +69,11 @@ def _token_shift_prior(
     total = np.zeros((4, len(inside), 1))
     for text, x in enumerate(tokens):
         shifts = _token_shifts(x, inside[:, text], outside[:, text])
-        known, length = shifts.is_known.astype(float), x.shape[1]
-        total[0] += known * length
-        total[1] += known * shifts.shift.sum(axis=1, keepdims=True)
-        total[2] += known * (shifts.shift**2).sum(axis=1, keepdims=True)
-        total[3] += known * length * shifts.variance * shifts.noise
+        is_usable, length = shifts.is_known.astype(float), x.shape[1]
+        total[0] += is_usable * length
+        total[1] += is_usable * shifts.shift.sum(axis=1, keepdims=True)
+        total[2] += is_usable * (shifts.shift**2).sum(axis=1, keepdims=True)
+        total[3] += is_usable * length * shifts.variance * shifts.noise
     number = np.maximum(total[0], 1)
     mean = total[1] / number
     return mean, np.maximum(total[2] / number - mean**2 - total[3] / number, 0.0)
@@ -82,8 +82,8 @@ def _token_shift_prior(
 def _token_shifts(x: Floats, inside: Flags, outside: Flags) -> TokenShifts:
     (mean_in, count_in), (mean_out, count_out) = (_side_means(x, s) for s in (inside, outside))
     residuals, factor = _residuals(x, inside, outside)
-    own = factor * (residuals**2).sum(axis=1, keepdims=True)
-    trace = (residuals**2).sum() - own
+    removed = factor * (residuals**2).sum(axis=1, keepdims=True)
+    trace = (residuals**2).sum() - removed
     references = np.maximum(count_in + count_out, 1)
     return TokenShifts(
         mean_in - mean_out,
@@ -151,11 +151,11 @@ class _ReferenceCovariance:
         _, singular, axes = np.linalg.svd(residuals, full_matrices=False)
         squares, length = singular**2, x.shape[1]
         along = (residuals @ axes.T) ** 2
-        own = (residuals**2).sum(axis=1, keepdims=True)
+        target_square = (residuals**2).sum(axis=1, keepdims=True)
         # traces of the scatter and of its square, without the target's r rᵀ c / (c − 1)
-        trace = squares.sum() - factor * own
+        trace = squares.sum() - factor * target_square
         trace_of_square = (squares**2).sum() - 2 * factor * (along @ squares)[:, None]
-        trace_of_square = trace_of_square + (factor * own) ** 2
+        trace_of_square = trace_of_square + (factor * target_square) ** 2
         mean = np.maximum(trace, 0) / references / length
         second = np.maximum(trace_of_square, 0) / references**2 / length**2
         top, bottom = second + mean**2, (references + 1) * (second - mean**2 / length)
@@ -167,10 +167,10 @@ class _ReferenceCovariance:
         """Returns leftᵀ Σ⁻¹ right for each target: (K, 1), from vectors (K, T)."""
         pairs = list(self._products((left, right), (left, self.residuals), (right, self.residuals),
                                     (self.residuals, self.residuals)))  # fmt: skip
-        across, left_own, right_own, own = pairs
+        across, left_target, right_target, target_target = pairs
         weight = self.scale * self.factor
-        remaining = np.maximum(1 - weight * own, LEAST)
-        return across + weight * left_own * right_own / remaining
+        remaining = np.maximum(1 - weight * target_target, LEAST)
+        return across + weight * left_target * right_target / remaining
 
     def _products(self, *pairs: tuple[Floats, Floats]) -> Iterator[Floats]:
         """Yields aᵀ (scale · scatter + ridge · I)⁻¹ b of each pair, with the target in it."""

@@ -22,9 +22,9 @@ def rmia(phi: Floats, inside: Flags, outside: Flags, gamma: float) -> Floats:
         gamma: γ, 1 or more.
     """
     means = [_log_mean_over_references(phi, side) for side in (inside, outside)]
-    known = np.isfinite(means[0]).astype(float) + np.isfinite(means[1])
-    marginal = np.logaddexp(*means) - np.log(np.maximum(known, 1))
-    ratio = phi - np.where(known > 0, marginal, phi)
+    sides = np.isfinite(means[0]).astype(float) + np.isfinite(means[1])
+    marginal = np.logaddexp(*means) - np.log(np.maximum(sides, 1))
+    ratio = phi - np.where(sides > 0, marginal, phi)
     shares = np.empty_like(phi)
     for target, ratios in enumerate(ratio):
         limit = ratios - np.log(gamma)

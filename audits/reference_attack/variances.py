@@ -53,9 +53,9 @@ def estimate_variances(moments: SideMoments, kind: str) -> Variances:
         freedom = np.broadcast_to(moments.freedom.sum(axis=1, keepdims=True), moments.count.shape)
         return Variances(np.broadcast_to(pooled, moments.count.shape), freedom)
     if kind == PER_EXAMPLE:
-        own = moments.squares / np.maximum(moments.freedom, 1)
-        own = np.where(moments.freedom > 0, np.maximum(own, LEAST_VARIANCE), pooled)
-        return Variances(own, moments.freedom)
+        variance = moments.squares / np.maximum(moments.freedom, 1)
+        variance = np.where(moments.freedom > 0, np.maximum(variance, LEAST_VARIANCE), pooled)
+        return Variances(variance, moments.freedom)
     prior_freedom, prior = _inverse_chi_square_prior(moments, pooled)
     freedom = prior_freedom + moments.freedom
     return Variances((prior_freedom * prior + moments.squares) / freedom, freedom)
@@ -66,8 +66,8 @@ def _inverse_chi_square_prior(moments: SideMoments, pooled: Floats) -> tuple[Flo
     freedom = moments.freedom
     usable = (freedom > 0) & (moments.squares > 0)
     half = np.where(usable, freedom, 2.0) / 2
-    own = np.where(usable, moments.squares, 1.0) / (2 * half)
-    logs = np.where(usable, np.log(own) - digamma(half) + np.log(half), 0.0)
+    variance = np.where(usable, moments.squares, 1.0) / (2 * half)
+    logs = np.where(usable, np.log(variance) - digamma(half) + np.log(half), 0.0)
     number = np.maximum(usable.sum(axis=1, keepdims=True), 1)
     mean = logs.sum(axis=1, keepdims=True) / number
     spread = np.where(usable, (logs - mean) ** 2, 0.0).sum(axis=1, keepdims=True)
