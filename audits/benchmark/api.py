@@ -125,7 +125,7 @@ def audit_benchmark(
 
     has_reference = reference is not None and not order
     texts = read(questions, "questions")
-    control = inputs.FRESH
+    control, notes = inputs.FRESH, list[str]()
     if versions is not None:
         texts = inputs.questions_and_versions(texts, read(versions, "versions"))
         control = inputs.VERSIONS
@@ -133,14 +133,14 @@ def audit_benchmark(
         texts = inputs.questions_and_fresh(texts, read(fresh, "fresh"))
     elif order:
         first = next(iter(given_models.values()))
-        texts = order_texts(texts, *_tokenizer_and_context(first, tokenizer), seed)
+        texts, notes = order_texts(texts, *_tokenizer_and_context(first, tokenizer), seed)
         control = inputs.ORDER
     else:
         texts = inputs.questions_alone(texts)
     return audit_texts(
         texts, [*given_models], score_table, control, seed, alpha,
         reference=has_reference,
-        drawn=is_drawn(questions, versions if fresh is None else fresh),
+        drawn=is_drawn(questions, versions if fresh is None else fresh), notes=notes,
     )  # fmt: skip
 
 

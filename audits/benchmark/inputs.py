@@ -126,8 +126,10 @@ def questions_and_versions(questions: Texts, versions: Texts) -> Texts:
 
 def published_and_random_orders(
     questions: Texts, tokenizer: Any, context: int | None, seed: int
-) -> Texts:
+) -> tuple[Texts, str]:
     """Returns shards of consecutive questions, each in the published order and in random ones.
+
+    Also returns a note on the questions that are in no shard, or "" if each is in one.
 
     Raises:
         DataError: fewer than two questions fit into the model's context.
@@ -150,7 +152,19 @@ def published_and_random_orders(
             text = SEPARATOR.join(strings[i] for i in permuted)
             name, cluster = f"shard {number}/order {order}", f"shard {number}"
             rows.append(replace(make_text(name, text, order == 0, ""), cluster=cluster))
-    return Texts.of(rows)
+    return Texts.of(rows), _note_on_unused(tokens, shards, limit)
+
+
+def _note_on_unused(tokens: Sequence[int], shards: Sequence[Sequence[int]], limit: int) -> str:
+    used = sum(map(len, shards))
+    if used == len(tokens):
+        return ""
+    too_long = sum(size > limit for size in tokens)
+    return (
+        f"The order test uses {used} of {len(tokens)} questions, in {len(shards)} shards. Left out "
+        f"are those longer than the model's context of {limit} tokens ({too_long}) and those left "
+        f"without a neighbour that fits into it with them ({len(tokens) - used - too_long})."
+    )
 
 
 def _shards(tokens: Sequence[int], per_shard: int, limit: int) -> Iterator[list[int]]:
