@@ -119,8 +119,8 @@ def estimates_of(
 ) -> Estimates:
     """Returns AUROC and, where sides are compared as wholes, matched AUROC by method.
 
-    Of the blind row the AUROC alone is told: matched, few texts are below 0.5 however alike the
-    sides are.
+    Of the blind row the AUROC alone is told: matched, that of few texts is often below 0.5
+    however alike the sides are.
 
     Args:
         texts: the texts.

@@ -50,7 +50,10 @@ LIMITS = (
     "**That the model is not contaminated.** A set that was seen once or twice, or among much "
     "other text, often leaves no trace that any method finds.",
     "That the two sets are of the same making. The blind tests find differences of the texts; a "
-    "difference that they miss could still be one of familiarity. Only a draw by lot excludes it.",
+    "difference that they miss, such as how the parts of a text fit together, could still be one "
+    "of familiarity. Only a draw by lot excludes it.",
+    "That the fresh questions are fresh. Rewordings of leaked questions are familiar as well, and "
+    "hide a leak.",
     "Which question leaked. The verdict is about the set; single questions are ranked, and only "
     "those with a small corrected p-value stand out by themselves.",
 )
@@ -140,8 +143,8 @@ def sentence(findings: Findings, comparison: Comparison) -> str:
     found = comparison.smallest_effect
     if np.isfinite(found):
         parts.append(
-            f"{'A' if name == SHIFT else 'An effect of'} {name} ≥ {found:.2f} would have been found with 80% power; the effect "
-            f"seen is {size}."
+            f"{'A' if name == SHIFT else 'An effect of'} {name} ≥ {found:.2f} would have been "
+            f"found with 80% power; the effect seen is {size}."
         )
     if high < 0:
         parts.append(
