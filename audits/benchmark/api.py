@@ -125,18 +125,21 @@ def audit_benchmark(
 
     has_reference = reference is not None and not order
     texts = read(questions, "questions")
-    control, notes = inputs.FRESH, list[str]()
+    control = inputs.FRESH
     if versions is not None:
         texts = inputs.questions_and_versions(texts, read(versions, "versions"))
         control = inputs.VERSIONS
     elif fresh is not None:
         texts = inputs.questions_and_fresh(texts, read(fresh, "fresh"))
     elif order:
-        first = next(iter(given_models.values()))
-        texts, notes = order_texts(texts, *_tokenizer_and_context(first, tokenizer), seed)
         control = inputs.ORDER
     else:
         texts = inputs.questions_alone(texts)
+    texts, notes = inputs.without_empty_texts(texts, control)
+    if order:
+        first = next(iter(given_models.values()))
+        texts, unused = order_texts(texts, *_tokenizer_and_context(first, tokenizer), seed)
+        notes += unused
     return audit_texts(
         texts, [*given_models], score_table, control, seed, alpha,
         reference=has_reference,

@@ -21,10 +21,12 @@ from contamination.audits.benchmark.comparison import (
     compare,
     counted,
     holm,
+    too_few,
 )
 from contamination.audits.benchmark.exchangeability import LEAST_P, RELABELLINGS
 from contamination.audits.benchmark.origin import (
     check_near_copies,
+    design_of,
     is_drawn,
     shared_clusters,
     shared_clusters_note,
@@ -95,7 +97,9 @@ def audit_texts(
         for name, group in by_benchmark(texts).items()
         if any(group.column("label").to_pylist())
     }
-    usable = [name for name, group in groups.items() if _both_sides(group)]
+    both = [name for name, group in groups.items() if _both_sides(group)]
+    obstacles = {name: too_few(design_of(groups[name])) for name in both}
+    usable = [name for name in both if not obstacles[name]]
     level = _level_of_each(alpha, len(models) * len(usable))
     blind = None if control == inputs.ORDER else cached_blind_tests(seed)
     known = score(texts, REFERENCE) if reference and usable else None
@@ -107,7 +111,10 @@ def audit_texts(
             None if known is None else _rows_of(group, known),
         )
         if name in usable
-        else Comparison(name, model, len(group), 0, _nothing_to_compare(name, texts, control))
+        else Comparison(
+            name, model, *design_of(group).sizes,
+            obstacles.get(name) or _nothing_to_compare(name, texts, control),
+        )
         for model in models
         for name, group in groups.items()
     ]  # fmt: skip
@@ -168,7 +175,7 @@ def _check_distinct(tables: Mapping[str, pd.DataFrame]) -> None:
         first = names.setdefault(rows["score"].to_numpy().tobytes(), name)
         remedy = "it must be a model that has not seen the questions. Give another, or none."
         alike = f"a model that scores like {first}"
-        require(first == name or name != REFERENCE, "reference", alike, remedy)
+        require(first == name or name != REFERENCE, "reference.path", alike, remedy)
         remedy = "one model by two names would count twice. Leave one of them out."
         require(first == name, "audit.models", f"{first} and {name}, which score alike", remedy)
 
@@ -181,6 +188,8 @@ def _nothing_to_compare(benchmark: str, texts: Texts, control: str) -> str:
     if of_others == {""}:
         return f"the {control} name no benchmark (give them the column `benchmark`)"
     name = repr(benchmark) if benchmark else "the questions that name no benchmark"
+    if benchmark.casefold() in (other.casefold() for other in of_others):
+        return f"the {control} write the benchmark {name} in another case; write both alike"
     return f"there are no {control} of {name}, only of {', '.join(sorted(map(repr, of_others)))}"
 
 
@@ -246,13 +255,14 @@ class Benchmark(Audit):
         """
         nodes = self._model_nodes(stage)
         texts, control = self._texts()  # before the models, which take longer to open
+        texts, notes = inputs.without_empty_texts(texts, control)
         drawn = is_drawn(self.questions, self.fresh or self.versions)
         similar = near_copies(texts, control, drawn)
         handles = {name: open_model(f, node, stage.runs) for name, (f, node) in nodes.items()}
         first = next(iter(handles.values()))
-        notes: list[str] = []
         if control == inputs.ORDER:
-            texts, notes = order_texts(texts, first.tokenizer(), first.context, stage.seed)
+            texts, unused = order_texts(texts, first.tokenizer(), first.context, stage.seed)
+            notes += unused
         stage = _with_reference(stage, control)
         stages = {name: replace(stage, model=node) for name, (_, node) in nodes.items()}
         if has_reference := stage.reference.given is not None:

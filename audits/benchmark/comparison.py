@@ -139,9 +139,9 @@ def compare(
     every = texts
     texts, left_out = _ranked(texts, scores)
     design = design_of(texts)
-    sizes = int(design.is_question.sum()), int((~design.is_question).sum())
+    sizes = design.sizes
     orphans = len(every) - left_out - len(texts)
-    obstacle = _too_few(sizes, design.units, left_out)
+    obstacle = too_few(design, left_out)
     by_method = np.empty((0, len(texts))) if obstacle else scores_by_method(texts, scores)
     if not obstacle and (np.ptp(by_method, axis=1) <= TINY).all():
         obstacle = "all texts have the same score"
@@ -223,7 +223,14 @@ def _reference_p(texts: Texts, scores: pd.DataFrame, seed: int) -> float:
     return set_test(score, design_of(texts), seed).p_value
 
 
-def _too_few(sizes: tuple[int, int], units: tuple[int, int], left_out: int) -> str:
+def too_few(design: Design, left_out: int = 0) -> str:
+    """Returns that there are too few units on a side, or "".
+
+    Args:
+        design: the labels and clusters.
+        left_out: how many texts are not among them, because they are too short to score.
+    """
+    sizes, units = design.sizes, design.units
     if min(units) >= FEWEST:
         return ""
     clusters = "" if units == sizes else f" in {units[0]} and {units[1]} clusters"

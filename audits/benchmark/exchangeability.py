@@ -125,6 +125,11 @@ class Design:
         return bool(self._cluster_has_both_sides.all())
 
     @property
+    def sizes(self) -> tuple[int, int]:
+        """The number of questions, and of other texts."""
+        return int(self.is_question.sum()), int((~self.is_question).sum())
+
+    @property
     def units(self) -> tuple[int, int]:
         """The number of clusters with questions, and with other texts."""
         sides = self.cluster[self.is_question], self.cluster[~self.is_question]

@@ -697,7 +697,7 @@ def test_the_reference_is_another_model():
         extra = table.assign(method="reference")
         return table if name == REFERENCE else pd.concat([table, extra])
 
-    with pytest.raises(ConfigError, match="reference is 'a model that scores like m'"):
+    with pytest.raises(ConfigError, match="reference.path is 'a model that scores like m'"):
         audit_texts(rows, ["m"], score, inputs.FRESH, 0, 0.05, reference=True)
 
 
@@ -733,3 +733,29 @@ def test_questions_that_are_all_too_short_are_named():
     found = audit_texts(Texts.of(labelled_texts(12, 12)), ["m"], unranked, inputs.FRESH, 0, 0.05)
     text = found.markdown()
     assert "0 questions and 12 comparison texts are too few (12 texts too short for the" in text
+
+
+def test_blank_texts_are_left_out_and_counted():
+    rows = [*labelled_texts(12, 12), make_text("question/blank", " ", True, "")]
+    texts, (note,) = inputs.without_empty_texts(Texts.of(rows), inputs.FRESH)
+    assert len(texts) == 24
+    assert note.endswith("are blank: 1.")
+    joined = joined_versions()
+    blank = Texts.of(replace(t, text="") if t.example_id == "question/3" else t for t in joined)
+    left, _ = inputs.without_empty_texts(blank, inputs.VERSIONS)
+    assert len(left) == 22
+    with pytest.raises(DataError, match="audit.questions: each is blank"):
+        inputs.without_empty_texts(Texts.of(rows[-1:]), inputs.FRESH)
+
+
+def test_too_few_questions_need_no_model():
+    def score(texts, name):
+        raise AssertionError("scored")
+
+    found = audit_texts(Texts.of(labelled_texts(1, 30)), ["m"], score, inputs.FRESH, 0, 0.05)
+    assert "1 question and 30 comparison texts are too few" in found.markdown()
+
+
+def test_benchmarks_in_another_case_are_pointed_out():
+    rows = [replace(row, benchmark="TQ" if row.label else "tq") for row in labelled_texts(12, 12)]
+    assert "write the benchmark 'TQ' in another case" in verdict_of(rows, shift=1.0).markdown()
