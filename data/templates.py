@@ -262,10 +262,16 @@ def _indexes_a_text(forms: Mapping[str, str], row: Mapping[str, Any]) -> bool:
     return any(isinstance(row.get(_column_of(name)), str) for name in indexed)
 
 
+def _advice_on_semicolons(columns: Sequence[str]) -> str:
+    if len(columns) != 1 or ";" not in columns[0]:
+        return ""
+    return " If the file has semicolons between its columns, save it with commas."
+
+
 def _check_columns(template: str, forms: Mapping[str, str], columns: Sequence[str]) -> None:
     for name in _missing_columns(forms, columns):
         raise DataError(
             f"{TEMPLATE_FIELD} is {template!r}: the rows have no column {name!r}, but "
             f"{', '.join(columns) or 'none'}. Use these in the template, or name the column with "
-            f"examples.columns.{name}=COLUMN."
+            f"examples.columns.{name}=COLUMN.{_advice_on_semicolons(columns)}"
         )

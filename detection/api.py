@@ -50,6 +50,7 @@ ARGUMENT_NAMES = {
     r"\bexamples\.path\b": "texts",
     r"\b(?:examples\.)?on_error=skip\b": 'on_error="skip"',
     r"\b(model|reference|masked_lm|prefix)\.path\b": r"\1",
+    r"\baudit\.(?=(?:questions|fresh|versions|order|models|alpha|template|columns|limit)\b)": "",
     r"\bdetection\.(?=\w+(?: is|:|=))": "",
     r"^method(?= is )|\bmethod(?==|\.\w)": "methods",
     r" See the options with --cfg job\.": "",

@@ -132,15 +132,18 @@ def audit_benchmark(
     elif fresh is not None:
         texts = inputs.questions_and_fresh(texts, read(fresh, "fresh"))
     elif order:
-        first = next(iter(given_models.values()))
-        texts = order_texts(texts, *_tokenizer_and_context(first, tokenizer), seed)
         control = inputs.ORDER
     else:
         texts = inputs.questions_alone(texts)
+    texts, notes = inputs.without_empty_texts(texts, control)
+    if order:
+        first = next(iter(given_models.values()))
+        texts, unused = order_texts(texts, *_tokenizer_and_context(first, tokenizer), seed)
+        notes += unused
     return audit_texts(
         texts, [*given_models], score_table, control, seed, alpha,
         reference=has_reference,
-        drawn=is_drawn(questions, versions if fresh is None else fresh),
+        drawn=is_drawn(questions, versions if fresh is None else fresh), notes=notes,
     )  # fmt: skip
 
 

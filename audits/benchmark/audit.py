@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -13,9 +14,24 @@ import pyarrow as pa
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
 from contamination.audits.benchmark import inputs
 from contamination.audits.benchmark.blind import cached_blind_tests
-from contamination.audits.benchmark.comparison import Comparison, by_benchmark, compare, holm
+from contamination.audits.benchmark.comparison import (
+    FEWEST,
+    Comparison,
+    by_benchmark,
+    compare,
+    counted,
+    holm,
+    too_few,
+)
 from contamination.audits.benchmark.exchangeability import LEAST_P, RELABELLINGS
-from contamination.audits.benchmark.origin import check_near_copies, is_drawn, with_merged_clusters
+from contamination.audits.benchmark.origin import (
+    check_near_copies,
+    design_of,
+    is_drawn,
+    shared_clusters,
+    shared_clusters_note,
+    with_merged_clusters,
+)
 from contamination.audits.benchmark.report import BenchmarkFindings, report
 from contamination.core.config import Range, at_least, ranged_field, runtime_field
 from contamination.core.errors import ConfigError, require
@@ -27,9 +43,11 @@ from contamination.detection.config import ScoredModelConfig
 from contamination.detection.models import open_model
 from contamination.detection.scores import open_scores
 
+log = logging.getLogger(__name__)
 SCORES = "scores.parquet"
-REVISION = 3
-"""Of what stored results mean: 2 compares clusters as units; 3 has three tests of the texts."""
+REVISION = 4
+"""Of what stored results mean: 2 compares clusters as units; 3 has three tests of the texts; 4 has
+effects of clusters, and needs a seed drawn at random to call a draw one."""
 LEVEL = Range(lambda value: 0 < value <= 0.5, "give a level such as 0.05.")
 REFERENCE = "(reference)"
 """The name by which `audit_texts` asks for the reference's scores."""
@@ -47,6 +65,7 @@ def audit_texts(
     reference: bool = False,
     drawn: bool = False,
     similar: int | None = None,
+    notes: Sequence[str] = (),
 ) -> BenchmarkFindings:
     """Audits labelled texts: questions have label 1, what they are compared with has label 0.
 
@@ -60,36 +79,63 @@ def audit_texts(
         reference: whether there is a model that has not seen the questions.
         drawn: whether it was drawn at random which texts are questions; see `origin.is_drawn`.
         similar: the number of near-copies, if `near_copies` has counted them; None: counts them.
+        notes: warnings about the texts, for the report.
 
     Raises:
-        ConfigError: the level is too small, or two models are one.
+        ConfigError: the level is too small, or two models are one, of which one may be the
+            reference.
         DataError: texts are near-copies of questions, or a score is missing.
     """
     if similar is None:
         similar = near_copies(texts, control, drawn)
+    if control == inputs.FRESH and (shared := shared_clusters(texts)):
+        notes = [*notes, shared_clusters_note(shared)]
+    for note in notes:
+        log.warning(note)
     groups = {
         name: with_merged_clusters(group)
         for name, group in by_benchmark(texts).items()
         if any(group.column("label").to_pylist())
     }
-    usable = [name for name, group in groups.items() if _both_sides(group)]
+    both = [name for name, group in groups.items() if _both_sides(group)]
+    obstacles = {name: too_few(design_of(groups[name])) for name in both}
+    usable = [name for name in both if not obstacles[name]]
     level = _level_of_each(alpha, len(models) * len(usable))
     blind = None if control == inputs.ORDER else cached_blind_tests(seed)
     known = score(texts, REFERENCE) if reference and usable else None
     tables = {model: score(texts, model) for model in models} if usable else {}
-    _check_distinct(tables)
+    _check_distinct(tables | ({} if known is None else {REFERENCE: known}))
     comparisons = [
         compare(
             name, model, group, _rows_of(group, tables[model]), seed, level, blind,
             None if known is None else _rows_of(group, known),
         )
         if name in usable
-        else Comparison(name, model, len(group), 0, _nothing_to_compare(name, texts, control))
+        else Comparison(
+            name, model, *design_of(group).sizes,
+            obstacles.get(name) or _nothing_to_compare(name, texts, control),
+        )
         for model in models
         for name, group in groups.items()
     ]  # fmt: skip
+    if control == inputs.ORDER:
+        comparisons = [*map(_with_number_of_shards, comparisons)]
     unused = sum(t.benchmark not in groups for t in texts)
-    return BenchmarkFindings(comparisons, holm(comparisons), control, alpha, drawn, unused, similar)
+    return BenchmarkFindings(
+        comparisons, holm(comparisons), control, alpha, drawn, unused, similar, notes
+    )
+
+
+def _with_number_of_shards(comparison: Comparison) -> Comparison:
+    """Returns the comparison of orders, which names shards if they are too few."""
+    if comparison.test is not None or comparison.questions >= FEWEST:
+        return comparison
+    return replace(
+        comparison,
+        obstacle=f"{counted(comparison.questions, 'shard')} of questions are too few: the order "
+        f"test needs {FEWEST}, so {2 * FEWEST} questions of which neighbours fit into the model's "
+        "context together",
+    )
 
 
 def near_copies(texts: Texts, control: str, drawn: bool) -> int:
@@ -120,11 +166,16 @@ def _level_of_each(alpha: float, tests: int) -> float:
 def _check_distinct(tables: Mapping[str, pd.DataFrame]) -> None:
     """Checks that no two models give all texts the same scores, as one model by two names does."""
     names: dict[bytes, str] = {}
+    common = [set(table["method"]) for table in tables.values()]
     for name, table in tables.items():
-        rows = table.sort_values(["method", "variant", "example_id"])
+        rows = table[table["method"].isin(set.intersection(*common))]
+        rows = rows.sort_values(["method", "variant", "example_id"])
         if rows["score"].nunique() < 2:
             continue
         first = names.setdefault(rows["score"].to_numpy().tobytes(), name)
+        remedy = "it must be a model that has not seen the questions. Give another, or none."
+        alike = f"a model that scores like {first}"
+        require(first == name or name != REFERENCE, "reference.path", alike, remedy)
         remedy = "one model by two names would count twice. Leave one of them out."
         require(first == name, "audit.models", f"{first} and {name}, which score alike", remedy)
 
@@ -137,18 +188,26 @@ def _nothing_to_compare(benchmark: str, texts: Texts, control: str) -> str:
     if of_others == {""}:
         return f"the {control} name no benchmark (give them the column `benchmark`)"
     name = repr(benchmark) if benchmark else "the questions that name no benchmark"
+    if benchmark.casefold() in (other.casefold() for other in of_others):
+        return f"the {control} write the benchmark {name} in another case; write both alike"
     return f"there are no {control} of {name}, only of {', '.join(sorted(map(repr, of_others)))}"
 
 
-def order_texts(questions: Texts, tokenizer: Any, context: int | None, seed: int) -> Texts:
+def order_texts(
+    questions: Texts, tokenizer: Any, context: int | None, seed: int
+) -> tuple[Texts, list[str]]:
     """Returns the published and random orders of the questions of each benchmark by itself.
+
+    Also returns notes: how many questions are not used, and why.
 
     Raises:
         DataError: fewer than two questions of a benchmark fit into the model's context.
     """
     rows: list[Text] = []
+    notes: list[str] = []
     for name, group in by_benchmark(questions).items():
-        shards = inputs.published_and_random_orders(group, tokenizer, context, seed)
+        shards, note = inputs.published_and_random_orders(group, tokenizer, context, seed)
+        notes += [f"{name}: {note}" if name else note] if note else []
         of_name = f" of {name}" if name else ""
         rows += [
             replace(
@@ -157,7 +216,7 @@ def order_texts(questions: Texts, tokenizer: Any, context: int | None, seed: int
             )
             for shard in shards
         ]  # fmt: skip
-    return Texts.of(rows)
+    return Texts.of(rows), notes
 
 
 @dataclass(frozen=True)
@@ -196,17 +255,20 @@ class Benchmark(Audit):
         """
         nodes = self._model_nodes(stage)
         texts, control = self._texts()  # before the models, which take longer to open
+        texts, notes = inputs.without_empty_texts(texts, control)
         drawn = is_drawn(self.questions, self.fresh or self.versions)
         similar = near_copies(texts, control, drawn)
         handles = {name: open_model(f, node, stage.runs) for name, (f, node) in nodes.items()}
         first = next(iter(handles.values()))
         if control == inputs.ORDER:
-            texts = order_texts(texts, first.tokenizer(), first.context, stage.seed)
+            texts, unused = order_texts(texts, first.tokenizer(), first.context, stage.seed)
+            notes += unused
         stage = _with_reference(stage, control)
         stages = {name: replace(stage, model=node) for name, (_, node) in nodes.items()}
         if has_reference := stage.reference.given is not None:
             stages[REFERENCE] = _stage_of_reference(stage)
         digests = {f"model {name}": handle.digest for name, handle in handles.items()}
+        digests |= {"notes": lines_digest(notes)} if notes else {}
         labels = (f"{t.example_id} {t.label} {t.benchmark} {t.cluster}" for t in texts)
         digests |= {"texts": examples_digest(texts), "labels": lines_digest(sorted(labels))}
         if _both_sides(texts):
@@ -226,14 +288,15 @@ class Benchmark(Audit):
 
             findings = audit_texts(
                 texts, [*nodes], score_and_keep, control, stage.seed, self.alpha,
-                reference=has_reference, drawn=drawn, similar=similar,
+                reference=has_reference, drawn=drawn, similar=similar, notes=notes,
             )  # fmt: skip
             if tables:
                 rows = pd.concat([t.assign(model=name) for name, t in tables.items()])
                 write_parquet(folder / SCORES, pa.Table.from_pandas(rows, preserve_index=False))
             facts = {name: handle.path for name, handle in handles.items()}
             facts |= {"questions": str(self.questions), control: str(self._control_path())}
-            counts = {"questions": sum(bool(text.label) for text in texts)}
+            unit = "shards" if control == inputs.ORDER else "questions"
+            counts = {unit: sum(bool(text.label) for text in texts)}
             return AuditResult(report(findings, facts), counts, [SCORES] if tables else [])
 
         return PreparedAudit(

@@ -20,6 +20,7 @@ import numpy as np
 from contamination.audits.benchmark.exchangeability import (
     TINY,
     Design,
+    Flags,
     combined_scores,
     largest_statistic_test,
     studentised,
@@ -63,7 +64,7 @@ class BlindTests:
         classifier_p: the p-value of the classifier, one-sided.
         shapes_p: that of the shapes, two-sided.
         words_p: that of the words, two-sided; None without the embedded corpus.
-        baseline: the classifier's percentiles, to match on.
+        baseline: the classifier's mean percentiles of the units, to match on.
     """
 
     obstacle: str = ""
@@ -101,7 +102,10 @@ def blind_tests(texts: Texts, seed: int) -> BlindTests:
         classifier_p=float((statistic >= statistic[0] - TINY).sum() / len(statistic)),
         shapes_p=_shapes_p(strings, design, derive_seed(seed, "shapes")),
         words_p=None if words is None else _p_value(words, design, derive_seed(seed, "words")),
-        baseline=BlindBaseline(_on_actual_sides(percentiles, labels.T), style),
+        baseline=BlindBaseline(
+            _units_on_actual_sides(percentiles, labels, design),
+            None if style is None else style.of_units(design.unit_of_text),
+        ),
     )
 
 
@@ -152,18 +156,17 @@ def _case(word: re.Match[str]) -> str:
     return "Aa" if letters.istitle() else "aA"
 
 
-def _on_actual_sides(
-    percentiles: Scores, labels: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-) -> Scores:
-    """Returns the percentiles (n × P) with each labelling's members in the actual members' rows.
+def _units_on_actual_sides(percentiles: Scores, labels: Flags, design: Design) -> Scores:
+    """Returns the units' mean percentiles (U × P), with members' in the actual members' rows.
 
-    Clusters of unequal size give a labelling another number of members; rows are then repeated or
-    left out.
+    Each labelling (P × n) has as many units of members, and as many others.
     """
-    placed, actual = np.empty(percentiles.shape), labels[:, 0]
-    for column, (values, is_member) in enumerate(zip(percentiles.T, labels.T, strict=True)):
-        placed[actual, column] = np.resize(values[is_member], int(actual.sum()))
-        placed[~actual, column] = np.resize(values[~is_member], int((~actual).sum()))
+    is_member = design.is_question[design.first_texts]
+    placed = np.empty((len(is_member), len(labels)))
+    for column, (values, is_question) in enumerate(zip(percentiles.T, labels, strict=True)):
+        relabelled = Design(is_question, design.cluster)
+        means, on_side = relabelled.unit_means(values), is_question[relabelled.first_texts]
+        placed[is_member, column], placed[~is_member, column] = means[on_side], means[~on_side]
     return placed
 
 

@@ -21,7 +21,13 @@ from contamination.audits.benchmark.effects import (
     spread_within_sides,
     without_cluster_means,
 )
-from contamination.audits.benchmark.exchangeability import TINY, SetTest, combined_scores, set_test
+from contamination.audits.benchmark.exchangeability import (
+    TINY,
+    Design,
+    SetTest,
+    combined_scores,
+    set_test,
+)
 from contamination.audits.benchmark.origin import design_of
 from contamination.core.errors import DataError
 from contamination.core.seeds import derive_seed
@@ -46,6 +52,7 @@ class Comparison:
         others: the number of comparison texts, without those left out.
         obstacle: why nothing can be determined, or "".
         left_out: the texts of either side that the model cannot score.
+        orphans: the texts that are left out because all of their other side are.
         test: the test of the set; None if there is an obstacle.
         smallest_effect: the d′ that would have been found with 80% power at the corrected level.
         effect: d′ and its 95% interval.
@@ -54,7 +61,11 @@ class Comparison:
         estimates: AUROC and matched AUROC of each method and of the combination.
         least_question_p: the least p-value that a single question can have.
         ranking: one row per question: example_id, text, score, p_value, adjusted.
-        scores: the combined scores of questions and of others.
+        scores: the combined scores of questions and of others: of texts less their cluster's mean
+            if comparisons are within clusters, otherwise the means of units.
+        units: the clusters of questions and of others, if they are fewer than the texts and count
+            as one each; None if texts count.
+        is_paired: whether texts are compared within clusters.
     """
 
     benchmark: str
@@ -63,6 +74,7 @@ class Comparison:
     others: int
     obstacle: str
     left_out: int = 0
+    orphans: int = 0
     test: SetTest | None = None
     smallest_effect: float = np.inf
     effect: tuple[float, float, float] = (np.nan, np.nan, np.nan)
@@ -72,6 +84,8 @@ class Comparison:
     least_question_p: float = 1.0
     ranking: pd.DataFrame | None = None
     scores: tuple[Scores, Scores] | None = None
+    units: tuple[int, int] | None = None
+    is_paired: bool = False
 
     @property
     def blind_p(self) -> float | None:
@@ -122,17 +136,17 @@ def compare(
     Raises:
         DataError: a method's score of a text is missing or no number.
     """
-    every = len(texts)
-    texts = _ranked(texts, scores)
+    every = texts
+    texts, left_out = _ranked(texts, scores)
     design = design_of(texts)
-    sizes = int(design.is_question.sum()), int((~design.is_question).sum())
-    left_out = every - len(texts)
-    obstacle = _too_few(sizes, design.units)
+    sizes = design.sizes
+    orphans = len(every) - left_out - len(texts)
+    obstacle = too_few(design, left_out)
     by_method = np.empty((0, len(texts))) if obstacle else scores_by_method(texts, scores)
     if not obstacle and (np.ptp(by_method, axis=1) <= TINY).all():
         obstacle = "all texts have the same score"
     if obstacle:
-        return Comparison(benchmark, model, *sizes, obstacle, left_out)
+        return Comparison(benchmark, model, *sizes, obstacle, left_out, orphans)
     score = combined_scores(by_method)
     test = set_test(score, design, derive_seed(seed, benchmark), alpha)
     blind = None if blind_tests is None else blind_tests(texts)
@@ -143,25 +157,42 @@ def compare(
     spread = spread_within_sides(score, design, len(score))
     centred = without_cluster_means(score, design)
     return Comparison(
-        benchmark, model, *sizes, "", left_out,
+        benchmark, model, *sizes, "", left_out, orphans,
         test=test,
         smallest_effect=test.smallest_difference / spread if spread > TINY else np.inf,
         effect=paired_effect(score, design) if design.is_paired
-        else d_prime(estimates[COMBINED, ""][AUROC.name], sizes),
+        else d_prime(estimates[COMBINED, ""][AUROC.name], design.units),
         blind=blind,
         reference_p=None if reference_scores is None
         else _reference_p(texts, reference_scores, derive_seed(seed, "reference", benchmark)),
         estimates=estimates,
         least_question_p=least_question_p(design),
         ranking=_ranking(texts, centred),
-        scores=(centred[design.is_question], centred[~design.is_question]),
+        scores=_scores_by_side(centred, design),
+        units=None if design.is_paired or len(texts) == sum(design.units) else design.units,
+        is_paired=design.is_paired,
     )  # fmt: skip
 
 
-def _ranked(texts: Texts, scores: pd.DataFrame) -> Texts:
-    """Returns the texts that no method calls unrankable (too short)."""
+def _scores_by_side(score: Scores, design: Design) -> tuple[Scores, Scores]:
+    is_question = design.is_question
+    if not design.is_paired:
+        score, is_question = design.unit_means(score), is_question[design.first_texts]
+    return score[is_question], score[~is_question]
+
+
+def _ranked(texts: Texts, scores: pd.DataFrame) -> tuple[Texts, int]:
+    """Returns the texts that no method calls unrankable (too short), and how many one does.
+
+    If all clusters had both sides, those that have lost one are left out as well: a question
+    without a version left would make single texts of all.
+    """
     unranked = scores.loc[~scores["ranked"].astype(bool), "example_id"]
-    return texts.take(np.flatnonzero(~np.isin(texts.column("example_id"), unranked)))
+    is_unranked = np.isin(texts.column("example_id"), unranked)
+    ranked = texts.take(np.flatnonzero(~is_unranked))
+    if len(ranked) and design_of(texts).is_paired:
+        ranked = ranked.take(np.flatnonzero(design_of(ranked).is_in_mixed_cluster))
+    return ranked, int(is_unranked.sum())
 
 
 def scores_by_method(texts: Texts, scores: pd.DataFrame) -> Scores:
@@ -187,19 +218,36 @@ def scores_by_method(texts: Texts, scores: pd.DataFrame) -> Scores:
 
 def _reference_p(texts: Texts, scores: pd.DataFrame, seed: int) -> float:
     """Returns the p-value of the test of the reference's scores, of the texts that it can score."""
-    texts = _ranked(texts, scores)
+    texts, _ = _ranked(texts, scores)
     score = combined_scores(scores_by_method(texts, scores))
     return set_test(score, design_of(texts), seed).p_value
 
 
-def _too_few(sizes: tuple[int, int], units: tuple[int, int]) -> str:
+def too_few(design: Design, left_out: int = 0) -> str:
+    """Returns that there are too few units on a side, or "".
+
+    Args:
+        design: the labels and clusters.
+        left_out: how many texts are not among them, because they are too short to score.
+    """
+    sizes, units = design.sizes, design.units
     if min(units) >= FEWEST:
         return ""
     clusters = "" if units == sizes else f" in {units[0]} and {units[1]} clusters"
+    others = counted(sizes[1], "comparison text")
+    short = (
+        f" ({counted(left_out, 'text')} too short for the model to score not counted)"
+        if left_out else ""
+    )  # fmt: skip
     return (
-        f"{sizes[0]} questions and {sizes[1]} comparison texts{clusters} are too few: "
+        f"{counted(sizes[0], 'question')} and {others}{clusters} are too few{short}: "
         f"{FEWEST} of each are needed"
     )
+
+
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun, such as "1 text" or "2 texts"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _ranking(texts: Texts, score: Scores) -> pd.DataFrame:

@@ -1,12 +1,15 @@
 """How large a difference is: AUROC, d′ and their intervals, and the p-values of single questions.
 
-Where each cluster has both sides (the versions of questions), all of these compare within clusters,
-and intervals are over clusters. Otherwise they compare all questions with all other texts.
+They have the unit of the test (`exchangeability`). Where each cluster has both sides (the versions
+of questions), all of these compare within clusters, and intervals are over clusters. Otherwise they
+compare one number of each cluster, its mean: a question that is in the file 150 times counts once.
+Only the p-value of a single question is of that text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -18,7 +21,7 @@ from contamination.core.statistics.estimates import Estimate, confidence_interva
 from contamination.core.statistics.metrics import AUROC
 from contamination.core.statistics.significance import clustered_p_values
 from contamination.data.texts import Texts
-from contamination.detection.baselines.blind import BlindBaseline
+from contamination.detection.baselines.blind import BLIND, BlindBaseline
 from contamination.detection.evaluation import (
     CONFIDENCE,
     DRAWS,
@@ -78,9 +81,10 @@ def paired_effect(score: Scores, design: Design) -> tuple[float, float, float]:
 
 
 def spread_within_sides(score: Scores, design: Design, ranked: int) -> float:
-    """Returns the standard deviation of the combined scores within a side, cluster means included.
+    """Returns the standard deviation of the units' combined scores within a side.
 
-    So a difference between versions has the unit of one between questions and fresh questions.
+    Between versions it includes that of cluster means, so that a difference between versions has
+    the unit of one between questions and fresh questions.
     Normal scores of few ranks lack the ends of the normal distribution, which narrows the spread of
     versions of many questions, but hardly the differences between them; that is undone.
 
@@ -91,7 +95,10 @@ def spread_within_sides(score: Scores, design: Design, ranked: int) -> float:
     """
     from scipy.stats import norm
 
-    sides = score[design.is_question], score[~design.is_question]
+    units, is_question = score, design.is_question
+    if not design.is_paired:
+        units, is_question = design.unit_means(score), is_question[design.first_texts]
+    sides = units[is_question], units[~is_question]
     spread = float(np.sqrt(np.mean([side.var(ddof=1) for side in sides])))
     if not design.is_paired:
         return spread
@@ -112,12 +119,15 @@ def estimates_of(
 ) -> Estimates:
     """Returns AUROC and, where sides are compared as wholes, matched AUROC by method.
 
+    Of the blind row the AUROC alone is told: matched, that of few texts is often below 0.5
+    however alike the sides are.
+
     Args:
         texts: the texts.
         ranked: the methods' scores of them.
         score: the combined scores, which come first.
         design: the labels and clusters.
-        blind: the blind baseline to match on, or None.
+        blind: the blind baseline of the units to match on, or None.
     """
     combined = pd.DataFrame({
         "example_id": texts.column("example_id").to_pylist(), "score": score,
@@ -129,9 +139,27 @@ def estimates_of(
             method: {AUROC.name: paired_auroc(rows.set_index("example_id")["score"][ids], design)}
             for method, rows in tables
         }
+    units = texts.take(design.first_texts)
+    tables = [(method, _means_of_units(rows, combined, units, design)) for method, rows in tables]
     options = {} if blind is None else {"match": True, "baseline": lambda *_, **__: blind}
-    group = estimate_group("", tables, [*texts], blind is not None, [AUROC], **options)  # type: ignore[arg-type]
-    return {method: dict(estimates) for method, estimates in group.estimates.items()}
+    by_themselves = [replace(unit, cluster="") for unit in units]
+    group = estimate_group("", tables, by_themselves, blind is not None, [AUROC], **options)  # type: ignore[arg-type]
+    return {
+        method: {
+            name: e for name, e in estimates.items() if method[0] != BLIND or name == AUROC.name
+        }
+        for method, estimates in group.estimates.items()
+    }
+
+
+def _means_of_units(
+    rows: pd.DataFrame, combined: pd.DataFrame, units: Texts, design: Design
+) -> pd.DataFrame:
+    """Returns a method's mean score of each unit, under the id of its first text."""
+    scores = rows.set_index("example_id")["score"][combined["example_id"]].to_numpy(np.float64)
+    return pd.DataFrame({
+        "example_id": units.column("example_id").to_pylist(), "score": design.unit_means(scores),
+    })  # fmt: skip
 
 
 def paired_auroc(score: pd.Series[float], design: Design) -> Estimate:

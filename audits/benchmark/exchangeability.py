@@ -115,9 +115,19 @@ class Design:
         return (questions > 0) & (questions < np.bincount(self.cluster))
 
     @property
+    def is_in_mixed_cluster(self) -> Flags:
+        """Which texts are in a cluster of both sides."""
+        return self._cluster_has_both_sides[self.cluster]
+
+    @property
     def is_paired(self) -> bool:
         """Whether each cluster has both sides, as the versions of questions have."""
         return bool(self._cluster_has_both_sides.all())
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """The number of questions, and of other texts."""
+        return int(self.is_question.sum()), int((~self.is_question).sum())
 
     @property
     def units(self) -> tuple[int, int]:
@@ -148,6 +158,29 @@ class Design:
         is_chosen = self._cluster_has_both_sides[self.cluster]
         is_chosen[order[np.unique(self.cluster[order], return_index=True)[1]]] = True
         return np.flatnonzero(is_chosen)
+
+    @cached_property
+    def unit_of_text(self) -> Numbers:
+        """The number of each text's unit, in the order of units' first texts.
+
+        Units count as one: a cluster, or its part of each side if it has both. A text without a
+        cluster is a unit by itself.
+        """
+        key = 2 * self.cluster + self.is_question
+        _, first, unit = np.unique(key, return_index=True, return_inverse=True)
+        numbers: Numbers = np.argsort(np.argsort(first))[unit]
+        return numbers
+
+    def unit_means(self, values: Scores) -> Scores:
+        """Returns the mean of each unit's texts."""
+        unit = self.unit_of_text
+        means: Scores = np.bincount(unit, values) / np.bincount(unit)
+        return means
+
+    @property
+    def first_texts(self) -> Numbers:
+        """The first text of each unit."""
+        return np.unique(self.unit_of_text, return_index=True)[1]
 
     def of_texts(self, texts: Numbers) -> Design:
         """Returns the design of some of the texts."""

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +26,7 @@ import pandas as pd
 
 from contamination.audits.benchmark.comparison import FEWEST
 from contamination.audits.benchmark.inputs import naming_fields_in_errors
-from contamination.audits.benchmark.origin import FILES, RECORD
+from contamination.audits.benchmark.origin import FILES, RECORD, SEED_DRAWN
 from contamination.core.config import PROPER_FRACTION, Ranged, at_least, one_of, ranged_field
 from contamination.core.errors import ConfigError, DataError, near_names, require
 from contamination.core.files import hashed_json, temporary_path, write_text_atomically
@@ -66,7 +67,8 @@ class FreshStage(Ranged):
     """For generate: the questions of each file."""
     name: str = "run"
     seed: int | None = None
-    """Determines what is drawn. Keep it as secret as the fresh questions; null: a random one."""
+    """Determines what is drawn. Keep it as secret as the fresh questions; null: a random one. With
+    one that is given the audit's verdict keeps its condition."""
 
 
 def make_fresh(stage: FreshStage) -> Path:
@@ -85,7 +87,8 @@ def make_fresh(stage: FreshStage) -> Path:
     check_has_disk("out", stage.out)
     check_writable_folder("out", stage.out)
     seed = "the seed"
-    if stage.seed is None:
+    seed_drawn = stage.seed is None
+    if seed_drawn:
         stage, seed = replace(stage, seed=randbits(63)), "the seed, drawn at random"
     if stage.way == GENERATE:
         files, source = _generate(stage)
@@ -95,7 +98,10 @@ def make_fresh(stage: FreshStage) -> Path:
         source = {"questions_sha256": file_digest(Path(str(stage.questions)).expanduser())}
     suffix = ".csv" if str(stage.questions or "").endswith((".csv", ".tsv")) else ".jsonl"
     counts = {name: len(rows_of_file) for name, rows_of_file in files.items()}
-    record: dict[str, Any] = {"way": stage.way, "seed": stage.seed, **source, **counts}
+    record: dict[str, Any] = {
+        "way": stage.way, "seed": stage.seed, SEED_DRAWN: seed_drawn,
+        "date": datetime.now(UTC).date().isoformat(), **source, **counts,
+    }  # fmt: skip
     folder.parent.mkdir(parents=True, exist_ok=True)
     unfinished = temporary_path(folder)
     try:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from contamination.audits.benchmark.origin import design_of
 from contamination.core.errors import DataError, UserError, require
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import check_ids_and_benchmarks, make_text
@@ -59,6 +60,7 @@ def naming_fields_in_errors(field: str, prefix: str = "") -> Iterator[None]:
     patterns = {
         r"^texts\b(?!\.)|\btexts(?=\[)|\bexamples\.path\b": field,
         r", or set (?:examples\.)?on_error=skip to leave such input out and count it": "",
+        r"Give it with examples\.format=\S+": "Give a .csv, .tsv, .jsonl or .parquet file.",
         r"\bexamples\.(?=(?:template|columns|separator|limit)\b)": prefix,
     }
     try:
@@ -67,8 +69,29 @@ def naming_fields_in_errors(field: str, prefix: str = "") -> Iterator[None]:
         message = str(error)
         for pattern, name in patterns.items():
             message = re.sub(pattern, name.replace("\\", r"\\"), message)
+        if "invalid UTF-8" in message:
+            message = message.replace("Fix it.", "Save the file as UTF-8.")
         error.args = (message,)
         raise
+
+
+def without_empty_texts(texts: Texts, control: str) -> tuple[Texts, list[str]]:
+    """Returns the texts that are not blank, and a note if some are.
+
+    Without its question a version has nothing to be compared with, and is left out as well.
+
+    Raises:
+        DataError: no question is left.
+    """
+    kept = texts.take(np.flatnonzero([bool(text.strip()) for text in _column(texts, "text")]))
+    if len(kept) == len(texts):
+        return texts, []
+    if control == VERSIONS:
+        kept = kept.take(np.flatnonzero(design_of(kept).is_in_mixed_cluster))
+    if not any(text.label or control == ORDER for text in kept):
+        raise DataError("audit.questions: each is blank. Give texts.")
+    number = len(texts) - len(kept)
+    return kept, [f"Texts left out because they, or all to compare with, are blank: {number}."]
 
 
 def questions_alone(questions: Texts) -> Texts:
@@ -126,8 +149,10 @@ def questions_and_versions(questions: Texts, versions: Texts) -> Texts:
 
 def published_and_random_orders(
     questions: Texts, tokenizer: Any, context: int | None, seed: int
-) -> Texts:
+) -> tuple[Texts, str]:
     """Returns shards of consecutive questions, each in the published order and in random ones.
+
+    Also returns a note on the questions that are in no shard, or "" if each is in one.
 
     Raises:
         DataError: fewer than two questions fit into the model's context.
@@ -150,7 +175,19 @@ def published_and_random_orders(
             text = SEPARATOR.join(strings[i] for i in permuted)
             name, cluster = f"shard {number}/order {order}", f"shard {number}"
             rows.append(replace(make_text(name, text, order == 0, ""), cluster=cluster))
-    return Texts.of(rows)
+    return Texts.of(rows), _note_on_unused(tokens, shards, limit)
+
+
+def _note_on_unused(tokens: Sequence[int], shards: Sequence[Sequence[int]], limit: int) -> str:
+    used = sum(map(len, shards))
+    if used == len(tokens):
+        return ""
+    too_long = sum(size > limit for size in tokens)
+    return (
+        f"The order test uses {used} of {len(tokens)} questions, in {len(shards)} shards. Left out "
+        f"are those longer than the model's context of {limit} tokens ({too_long}) and those left "
+        f"without a neighbour that fits into it with them ({len(tokens) - used - too_long})."
+    )
 
 
 def _shards(tokens: Sequence[int], per_shard: int, limit: int) -> Iterator[list[int]]:

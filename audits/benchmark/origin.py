@@ -2,7 +2,8 @@
 
 A copy of a question on the other side leaks with it, so that nothing can be seen. And only a draw
 makes the two sets alike for certain: the audit's verdict says "leaked" without a condition if the
-record `drawn.json` of `contamination audit fresh` shows that the files are those it drew.
+record `drawn.json` of `contamination audit fresh` shows that the files are those it drew, with a
+seed drawn at random.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from contamination.data.near_duplicates import (
 from contamination.data.texts import Texts
 from contamination.detection.baselines.blind import number_equal_texts
 
-RECORD, FILES = "drawn.json", "files"
-"""The record's name, and its entry with the SHA-256 of each file by name."""
+RECORD, FILES, SEED_DRAWN = "drawn.json", "files", "seed_drawn"
+"""The record's name, its entry with the SHA-256 of each file by name, and its entry that is true if
+the seed was drawn at random rather than given."""
 SHARED = "they share 13 words in a row, or all words but for a typing error in one"
 """What near-copies have in common."""
 FORM = 0.1
@@ -55,6 +57,29 @@ def with_merged_clusters(texts: Texts) -> Texts:
     return Texts.of(
         replace(text, cluster=f"cluster {number}" if size[number] > 1 else "")
         for text, number in zip(texts, merged.tolist(), strict=True)
+    )
+
+
+def shared_clusters(texts: Texts) -> list[str]:
+    """Returns the names of clusters that have questions and other texts of one benchmark."""
+    names = {True: set[tuple[str, str]](), False: set[tuple[str, str]]()}
+    for text in texts:
+        if text.cluster:
+            names[bool(text.label)].add((text.benchmark, text.cluster))
+    return sorted({cluster for _, cluster in names[True] & names[False]})
+
+
+def shared_clusters_note(clusters: Sequence[str]) -> str:
+    """Returns what it means that questions and fresh questions share clusters."""
+    numbers = (
+        " They look like row numbers."
+        if all(name.lstrip("-").isdigit() for name in clusters) else ""
+    )  # fmt: skip
+    return (
+        f"{len(clusters)} clusters, such as {clusters[0]!r}, are named on both sides, so questions "
+        f"are compared with the fresh questions of their own cluster (paired).{numbers} If equal "
+        "names do not mean that texts belong together, give the two files distinct ones, or leave "
+        "the column `cluster` out."
     )
 
 
@@ -192,7 +217,11 @@ def _beginning(text: str) -> str:
 
 
 def is_drawn(questions: Any, others: Any) -> bool:
-    """Returns whether both are files of one draw, unchanged, by the record beside them."""
+    """Returns whether both are files of one draw, unchanged, by the record beside them.
+
+    The seed must have been drawn at random: with one of their own, somebody could try seeds until
+    the sides differ. The record is the user's own word; nobody else has signed it.
+    """
     if not all(isinstance(given, str | Path) for given in (questions, others)):
         return False
     paths = [Path(given).expanduser() for given in (questions, others)]
@@ -200,10 +229,15 @@ def is_drawn(questions: Any, others: Any) -> bool:
     if not all(path.is_file() for path in (*paths, record)):
         return False
     try:
-        files = verified_json(record.read_text(encoding="utf-8")).get(FILES)
+        entries = verified_json(record.read_text(encoding="utf-8"))
     except ValueError:
         return False
-    if not isinstance(files, dict) or paths[1].name not in files:
+    files = entries.get(FILES)
+    if (
+        entries.get(SEED_DRAWN) is not True
+        or not isinstance(files, dict)
+        or paths[1].name not in files
+    ):
         return False
     digests = [file_digest(path) for path in paths]
     return digests[0] in files.values() and digests[1] == files[paths[1].name] != digests[0]

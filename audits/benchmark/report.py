@@ -11,8 +11,10 @@ import pandas as pd
 
 from contamination.audits.benchmark import inputs
 from contamination.audits.benchmark.blind import BLIND_LEVEL, NO_CORPUS
-from contamination.audits.benchmark.comparison import LEAKED, UNDETERMINED, Comparison
+from contamination.audits.benchmark.comparison import LEAKED, UNDETERMINED, Comparison, counted
+from contamination.audits.benchmark.origin import RECORD
 from contamination.audits.benchmark.tables import (
+    SHIFT,
     Findings,
     benchmark_table,
     estimate_text,
@@ -48,7 +50,10 @@ LIMITS = (
     "**That the model is not contaminated.** A set that was seen once or twice, or among much "
     "other text, often leaves no trace that any method finds.",
     "That the two sets are of the same making. The blind tests find differences of the texts; a "
-    "difference that they miss could still be one of familiarity. Only a draw by lot excludes it.",
+    "difference that they miss, such as how the parts of a text fit together, could still be one "
+    "of familiarity. Only a draw by lot excludes it.",
+    "That the fresh questions are fresh. Rewordings of leaked questions are familiar as well, and "
+    "hide a leak.",
     "Which question leaked. The verdict is about the set; single questions are ranked, and only "
     "those with a small corrected p-value stand out by themselves.",
 )
@@ -99,7 +104,7 @@ def report(findings: Findings, facts: Mapping[str, str]) -> ReportContent:
         title="Did the questions leak?",
         conclusions=[*_conclusions(findings)],
         warnings=[*_warnings(findings)],
-        tables=[*filter(None, tables), terms_table()],
+        tables=[*filter(None, tables), terms_table(findings)],
         charts=[_score_chart(findings, c) for c in tested],
         limits=[*LIMITS, *_order_limit(findings.control)],
         facts={**facts, "test": f"one-sided, level {findings.alpha:g}{corrected}",
@@ -117,25 +122,29 @@ def sentence(findings: Findings, comparison: Comparison) -> str:
     verdict = findings.verdict(comparison)
     if verdict == UNDETERMINED:
         return f"**Cannot be determined**: {_reason(findings, comparison)}"
-    p_values = f"(p = {format_p(findings.adjusted[comparison.model, comparison.benchmark])}"
+    p_values = (
+        f"(one-sided p = {format_p(findings.adjusted[comparison.model, comparison.benchmark])}"
+    )
     if comparison.blind_p is not None:
         p_values += f"; blind p = {format_p(comparison.blind_p)}"
     if comparison.reference_p is not None:
         p_values += f"; reference p = {format_p(comparison.reference_p)}"
     effect, low, high = comparison.effect
     size = f"{effect:.2f} [{low:.2f}, {high:.2f}]"
+    name = findings.effect_name
     if verdict == LEAKED:
         return (
-            f"**Leaked: yes{_condition(findings)}** {p_values}). The model finds the questions "
-            f"more familiar than the {findings.control}: d′ = {size}, "
-            f"AUROC {estimate_text(comparison.estimate(AUROC.name))}."
+            f"**Leaked: yes{_condition(findings)}** {p_values}). The model finds the "
+            f"{findings.noun} more familiar than the {findings.control}: {name} = {size}, AUROC "
+            f"{estimate_text(comparison.estimate(AUROC.name))} (95% intervals)."
+            f"{_weakness(comparison, name)}{_trust(findings)}"
         )
     parts = [f"**No evidence of a leak** {p_values})."]
     found = comparison.smallest_effect
     if np.isfinite(found):
         parts.append(
-            f"An effect of d′ ≥ {found:.2f} would have been found with 80% power; the effect seen "
-            f"is {size}."
+            f"{'A' if name == SHIFT else 'An effect of'} {name} ≥ {found:.2f} would have been "
+            f"found with 80% power; the effect seen is {size}."
         )
     if high < 0:
         parts.append(
@@ -143,6 +152,29 @@ def sentence(findings: Findings, comparison: Comparison) -> str:
             "files are swapped."
         )
     return " ".join([*parts, "This does not show that nothing leaked."])
+
+
+def _weakness(comparison: Comparison, name: str) -> str:
+    """Returns that the evidence is weak, if the interval of the effect includes none."""
+    if comparison.effect[1] > 0:
+        return ""
+    paired = (
+        ", which also has the uncertainty of the standard deviation" if comparison.is_paired else ""
+    )
+    return (
+        f" The evidence is weak: p is one-sided, and the two-sided interval of {name}{paired}, "
+        "includes 0."
+    )
+
+
+def _trust(findings: Findings) -> str:
+    """Returns on whose word there is no condition."""
+    if not findings.drawn:
+        return ""
+    return (
+        f" This holds if {RECORD}, which is your own word and signed by nobody else, is true, and "
+        f"if the {findings.control} have been private since before the model's training."
+    )
 
 
 def _condition(findings: Findings) -> str:
@@ -173,8 +205,9 @@ def _reason(findings: Findings, comparison: Comparison) -> str:
         )
     if known is not None and known <= BLIND_LEVEL:
         return (
-            f"the reference, which has not seen the questions, finds them more familiar as well "
-            f"(reference p = {format_p(known)}), {seen}. {ADVICE}"
+            f"the reference finds the questions more familiar as well (reference p = "
+            f"{format_p(known)}); if it has not seen them, the texts differ, {seen}. If it may "
+            f"have seen them, leave it out. {ADVICE}"
         )
     assert comparison.blind_p is not None
     return (
@@ -192,30 +225,40 @@ def _warnings(findings: Findings) -> Iterator[str]:
     for comparison in findings.comparisons:
         about = _about(findings, comparison)
         if comparison.left_out:
+            orphans = (
+                f" With them went {counted(comparison.orphans, 'text')} of the same clusters, "
+                "which had nothing left to be compared with." * bool(comparison.orphans)
+            )
+            are = "was" if comparison.left_out == 1 else "were"
             yield (
-                f"{about}{comparison.left_out} texts were left out, because the model cannot score "
-                "them: they are too short."
+                f"{about}{counted(comparison.left_out, 'text')} {are} left out, because the model "
+                f"cannot score a text so short.{orphans}"
             )
         is_leak = findings.verdict(comparison) == LEAKED
         if is_leak and findings.control == inputs.FRESH and not findings.drawn:
             yield from (f"{about}{warning}" for warning in _matched_warnings(comparison))
+    yield from findings.notes
     if any(c.blind is not None and c.blind_p is not None and c.blind.words_p is None
            for c in findings.comparisons):  # fmt: skip
         yield NO_CORPUS
     if findings.similar:
         yield (
-            f"{findings.similar} of the {findings.control} are near-copies of a question (13 words "
-            "in a row, or all but a typing error) and may have leaked with it, which hides a part "
-            "of the difference."
+            f"{findings.similar} of the {findings.control} "
+            f"{'is a near-copy' if findings.similar == 1 else 'are near-copies'} of a question (13 "
+            "words in a row, or all but a typing error) and may have leaked with it, which hides a "
+            "part of the difference."
         )
     if findings.unused:
+        are = "is" if findings.unused == 1 else "are"
         yield (
-            f"{findings.unused} of the {findings.control} are of benchmarks without questions and "
-            "were not used."
+            f"{findings.unused} of the {findings.control} {are} of benchmarks without questions "
+            "and not used."
         )
 
 
 def _matched_warnings(comparison: Comparison) -> Iterator[str]:
+    if comparison.is_paired:
+        return
     matched = comparison.estimate(MATCHED.name)
     if matched is None or matched.needs:
         needs = "" if matched is None else f" (it needs {matched.needs})"
@@ -256,7 +299,8 @@ def _score_chart(findings: Findings, comparison: Comparison) -> InlineChart:
             )
             axes.axvline(values.mean(), color=colour, lw=2)
         axes.axhline(0, color=INK, lw=0.8)
-        axes.set(xlabel="combined score (higher: more familiar)", ylabel="texts of the side (%)")
+        unit = "units" if comparison.units else "texts"
+        axes.set(xlabel="combined score (higher: more familiar)", ylabel=f"{unit} of the side (%)")
         figure.legend(loc="outside upper center", ncols=2)
         return InlineChart(
             _chart_name(findings, comparison),

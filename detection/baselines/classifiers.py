@@ -336,6 +336,28 @@ class StyleRegression:
         predictions: Scores = self._smoother_matrix @ values[self.training_rows]
         return predictions
 
+    def of_units(self, unit: Rows) -> StyleRegression:
+        """Returns the regression of units from the means of their texts' features.
+
+        Args:
+            unit: the number of each text's unit, from 0; a unit has one label and one place in the
+                orders. Training texts alone count where a unit has any.
+        """
+        if unit.max() + 1 == len(unit):
+            return self
+        is_trained = np.zeros(len(unit), bool)
+        is_trained[self.training_rows] = True
+        counts = is_trained | ~np.bincount(unit, is_trained).astype(bool)[unit]
+        mean = np.zeros((unit.max() + 1, len(unit)))
+        mean[unit[counts], np.flatnonzero(counts)] = 1 / np.bincount(unit[counts])[unit[counts]]
+        training_units = np.unique(unit[self.training_rows])
+        columns = mean[np.ix_(training_units, self.training_rows)]
+        first = np.unique(unit, return_index=True)[1]
+        return StyleRegression(
+            mean @ self.kernel @ columns.T, self.labels[first], training_units,
+            [order[first] for order in self.orders], self.folds,
+        )  # fmt: skip
+
     def iter_halves(self) -> Iterator[tuple[StyleRegression, Numbers]]:
         """Divides the training texts into halves by each order; each half is used once.
 

@@ -29,6 +29,7 @@ from contamination.core.hashing import file_digest
 from contamination.core.statistics.estimates import Estimate
 from contamination.data.examples import make_text
 from contamination.data.texts import Texts
+from contamination.detection.baselines.classifiers import StyleRegression
 from contamination.detection.baselines.words import WordModel, english
 
 WORDS = [
@@ -227,7 +228,7 @@ def test_a_leak_is_found_and_its_numbers_are_in_the_sentence():
     assert found.verdicts == {("m", ""): LEAKED}
     text = found.markdown()
     assert "**Leaked: yes, unless the two sets differ in a way that the text tests do not" in text
-    assert "(p = 0.0001; blind p = " in text
+    assert "(one-sided p = 0.0001; blind p = " in text
     assert "## How to read this" in text
     row = found.benchmarks.iloc[0]
     assert row["auroc_low"] < row["auroc"] < row["auroc_high"]
@@ -322,12 +323,17 @@ def test_a_draw_on_record_removes_the_condition(tmp_path):
         path.write_text(f"text\n{path.name}\n")
     assert not is_drawn(*paths)
     files = {path.name: file_digest(path) for path in paths}
-    (tmp_path / "drawn.json").write_text(hashed_json({"way": "hold_out", "files": files}))
+    (tmp_path / "drawn.json").write_text(hashed_json({"seed_drawn": True, "files": files}))
     assert is_drawn(*map(str, paths))
+    for entries in ({}, {"seed_drawn": False}):  # an older record, and a seed that was given
+        (tmp_path / "drawn.json").write_text(hashed_json({**entries, "files": files}))
+        assert not is_drawn(*paths)
+    (tmp_path / "drawn.json").write_text(hashed_json({"seed_drawn": True, "files": files}))
     assert not is_drawn(paths[0], paths[0])
     rows = Texts.of(labelled_texts(20, 20))
     found = audit_texts(rows, ["m"], score_tables(1.5), inputs.FRESH, 0, 0.05, drawn=True)
-    assert "**Leaked: yes** (p = " in found.markdown()
+    assert "**Leaked: yes** (one-sided p = " in found.markdown()
+    assert "your own word and signed by nobody else" in found.markdown()
     paths[0].write_text("text\nanother\n")
     assert not is_drawn(*paths)
 
@@ -352,7 +358,7 @@ def test_texts_that_a_model_cannot_score_are_left_out_of_all():
     assert found.benchmarks[["questions", "others", "left_out"]].to_numpy().tolist() == [
         [19, 20, 1]
     ]
-    assert "1 texts were left out" in found.markdown()
+    assert "1 text was left out" in found.markdown()
 
 
 def test_equal_scores_say_nothing():
@@ -399,7 +405,7 @@ def test_benchmarks_that_do_not_match_say_so():
 
 def test_single_questions_against_few_others_cannot_stand_out():
     text = verdict_of(labelled_texts(12, 12, seed=1), shift=3.0).markdown()
-    assert "no single question can stand out" in text
+    assert "no single one can stand out" in text
 
 
 def test_one_model_by_two_names_is_refused():
@@ -471,7 +477,12 @@ def test_versions_are_compared_within_their_question():
 def test_orders_have_the_same_questions(tokenizer):
     rng = np.random.default_rng(0)
     questions = Texts.of([make_text(str(i), sentence(rng), None, "") for i in range(43)])
-    shards = inputs.published_and_random_orders(questions, tokenizer, 512, 0)
+    shards, note = inputs.published_and_random_orders(questions, tokenizer, 512, 0)
+    assert note == (
+        "The order test uses 42 of 43 questions, in 14 shards. Left out are those longer than the "
+        "model's context of 512 tokens (0) and those left without a neighbour that fits into it "
+        "with them (1)."
+    )
     published = [text for text in shards if text.label]
     assert len(published) == 14
     assert len(shards) == 14 * inputs.ORDERS
@@ -486,7 +497,7 @@ def test_orders_have_the_same_questions(tokenizer):
 def test_each_benchmark_has_its_own_orders(tokenizer):
     rng = np.random.default_rng(0)
     rows = [make_text(f"{b}{i}", sentence(rng), None, b) for b in ("x", "y") for i in range(22)]
-    shards = order_texts(Texts.of(rows), tokenizer, 512, 0)
+    shards, _ = order_texts(Texts.of(rows), tokenizer, 512, 0)
     assert {(t.benchmark, t.cluster.split(" of ")[1]) for t in shards} == {("x", "x"), ("y", "y")}
 
 
@@ -561,3 +572,190 @@ def test_what_cannot_be_used_is_named(files, toy_folders):
         audit_benchmark(mine, fresh, template="{question}")
     with pytest.raises(DataError, match="no column 'q'"):
         audit_benchmark(mine, fresh, model, template="{q}")
+
+
+def test_a_question_that_is_repeated_counts_once_in_all_numbers():
+    rows = labelled_texts(40, 60)
+    rows += [make_text(f"question/again {i}", rows[0].text, True, "") for i in range(150)]
+    once = rows[0].text
+
+    def score(texts, model):
+        rng = np.random.default_rng(1)
+        values = rng.normal(size=len(texts)) + 1.5 * np.array([bool(t.label) for t in texts])
+        values[[t.text == once for t in texts]] = -3.0
+        return pd.DataFrame({
+            "example_id": [t.example_id for t in texts], "method": "loss", "variant": "",
+            "score": values, "ranked": True, "default": True,
+        })  # fmt: skip
+
+    found = audit_texts(Texts.of(rows), ["m"], score, inputs.FRESH, 0, 0.05)
+    assert found.verdicts == {("m", ""): LEAKED}
+    row = found.benchmarks.iloc[0]
+    assert row["d_prime_low"] > 0.5
+    assert row["auroc_low"] > 0.6
+    assert row["matched_auroc_low"] > 0.6
+    assert (row["questions"], row["question_units"], row["other_units"]) == (190, 40, 60)
+    scores = found.comparisons[0].scores
+    assert [len(side) for side in scores] == [40, 60]
+    assert 0 < row["smallest_effect"] < 1
+    text = found.markdown()
+    assert "190 questions are 40 units" in text
+    assert (found.methods["auroc"] > 0.6).sum() == 2
+
+
+def test_style_of_units_is_that_of_their_mean_features():
+    rng = np.random.default_rng(0)
+    features, unit = rng.normal(size=(24, 6)), np.repeat(np.arange(8), 3)
+    means = features.reshape(8, 3, 6).mean(axis=1)
+    orders = [rng.permutation(8)]
+
+    def style(features, orders):
+        rows = np.arange(len(features))
+        labels = np.zeros((len(rows), 1), bool)
+        return StyleRegression(features @ features.T, labels, rows, orders, 4)
+
+    of_units = style(features, [orders[0][unit]]).of_units(unit)
+    values = rng.normal(size=8)
+    assert of_units.predict(values) == pytest.approx(style(means, orders).predict(values))
+
+
+def joined_versions(questions=12):
+    rng = np.random.default_rng(0)
+    originals = [make_text(str(i), sentence(rng), None, "") for i in range(questions)]
+    versions = [replace(make_text(f"v{i}", sentence(rng), None, ""), cluster=str(i))
+                for i in range(questions)]  # fmt: skip
+    return inputs.questions_and_versions(Texts.of(originals), Texts.of(versions))
+
+
+def scores_by_text(values, ranked=True):
+    """A table of one method by the texts' ids."""
+    return pd.DataFrame({
+        "example_id": [*values], "method": "loss", "variant": "", "score": [*values.values()],
+        "ranked": ranked, "default": True,
+    })  # fmt: skip
+
+
+def test_versions_stay_pairs_without_a_question_that_cannot_be_ranked():
+    def score(texts, model):
+        rng = np.random.default_rng(0)
+        difficulty = {str(i): 50.0 * i for i in range(12)}
+        values = {t.example_id: difficulty[t.cluster] + 2 * t.label + rng.normal() for t in texts}
+        table = scores_by_text(values)
+        return table.assign(ranked=table["example_id"] != "question/0")
+
+    joined = joined_versions()
+    by_id = {t.example_id: t.cluster for t in joined}
+    assert by_id["question/0"] == "0"
+
+    def score_of_merged(texts, model):
+        return score(Texts.of(replace(t, cluster=by_id[t.example_id]) for t in texts), model)
+
+    found = audit_texts(joined, ["m"], score_of_merged, inputs.VERSIONS, 0, 0.05)
+    (comparison,) = found.comparisons
+    assert comparison.is_paired
+    assert (comparison.questions, comparison.others) == (11, 11)
+    assert found.benchmarks.iloc[0][["left_out", "orphans"]].tolist() == [1, 1]
+    assert found.verdicts == {("m", ""): LEAKED}
+    assert "1 text was left out" in found.markdown()
+    assert "With them went 1 text of the same clusters" in found.markdown()
+
+
+def test_cluster_ids_on_both_sides_are_pointed_out(caplog):
+    rows = labelled_texts(30, 30)
+    rows = [replace(row, cluster=row.example_id.partition("/")[2]) for row in rows]
+    found = verdict_of(rows, shift=1.5)
+    for text in (found.markdown(), caplog.text):
+        assert "30 clusters, such as '0', are named on both sides" in text
+        assert "They look like row numbers." in text
+        assert "give the two files distinct ones" in text
+    text = found.markdown()
+    assert "Texts are compared within the same cluster only." in text
+    assert "that another text of its cluster scores as high" in text
+    assert "all together cannot reach 0.1" in text
+    assert "The row blind" not in text
+    assert "could not be matched" not in text
+    distinct = [replace(row, cluster=row.example_id) for row in rows]
+    assert "on both sides" not in verdict_of(distinct, shift=1.5).markdown()
+
+
+def test_a_p_value_whose_interval_includes_none_is_weak_evidence():
+    found = verdict_of(labelled_texts(20, 20), shift=1.5)
+    assert "The evidence is weak" not in found.markdown()
+    weak = replace(found.comparisons[0], effect=(0.5, -0.1, 1.1))
+    text = replace(found, comparisons=[weak]).markdown()
+    assert "The evidence is weak: p is one-sided" in text
+    assert "uncertainty of the standard deviation, includes 0" not in text
+    text = replace(found, comparisons=[replace(weak, is_paired=True)]).markdown()
+    assert "uncertainty of the standard deviation, includes 0" in text
+
+
+def test_the_reference_is_another_model():
+    rows = Texts.of(labelled_texts(12, 12))
+
+    def score(texts, name):
+        table = score_tables(1.0)(texts, name)
+        extra = table.assign(method="reference")
+        return table if name == REFERENCE else pd.concat([table, extra])
+
+    with pytest.raises(ConfigError, match="reference.path is 'a model that scores like m'"):
+        audit_texts(rows, ["m"], score, inputs.FRESH, 0, 0.05, reference=True)
+
+
+def test_orders_name_shards_and_an_effect_of_their_own(tokenizer):
+    rng = np.random.default_rng(0)
+    questions = [make_text(str(i), sentence(rng), None, "") for i in range(40)]
+    long = make_text("long", " ".join(sentence(rng) for _ in range(40)), None, "")
+    shards, notes = order_texts(Texts.of([*questions, long]), tokenizer, 512, 0)
+    (note,) = notes
+    assert "uses 39 of 41 questions, in 13 shards." in note
+    assert "512 tokens (1) and" in note
+    scores = {t.example_id: rng.normal() + 3 * t.label for t in shards}
+    found = audit_texts(
+        shards, ["m"], lambda *_: scores_by_text(scores), inputs.ORDER, 0, 0.05, notes=notes
+    )
+    text = found.markdown()
+    assert note in text
+    assert "finds the shards more familiar than the random orders: shift within shards = " in text
+    assert "d′ =" not in text
+    assert "not to be compared with one" in text
+    assert found.benchmarks["shards"].tolist() == [13]
+    few, notes = order_texts(Texts.of(questions[:12]), tokenizer, 512, 0)
+    scores = {t.example_id: rng.normal() for t in few}
+    found = audit_texts(few, ["m"], lambda *_: scores_by_text(scores), inputs.ORDER, 0, 0.05)
+    assert "6 shards of questions are too few: the order test needs 10, so 20" in found.markdown()
+
+
+def test_questions_that_are_all_too_short_are_named():
+    def unranked(texts, model):
+        table = score_tables(0.0)(texts, model)
+        return table.assign(ranked=~table["example_id"].str.startswith("question"))
+
+    found = audit_texts(Texts.of(labelled_texts(12, 12)), ["m"], unranked, inputs.FRESH, 0, 0.05)
+    text = found.markdown()
+    assert "0 questions and 12 comparison texts are too few (12 texts too short for the" in text
+
+
+def test_blank_texts_are_left_out_and_counted():
+    rows = [*labelled_texts(12, 12), make_text("question/blank", " ", True, "")]
+    texts, (note,) = inputs.without_empty_texts(Texts.of(rows), inputs.FRESH)
+    assert len(texts) == 24
+    assert note.endswith("are blank: 1.")
+    joined = joined_versions()
+    blank = Texts.of(replace(t, text="") if t.example_id == "question/3" else t for t in joined)
+    left, _ = inputs.without_empty_texts(blank, inputs.VERSIONS)
+    assert len(left) == 22
+    with pytest.raises(DataError, match="audit.questions: each is blank"):
+        inputs.without_empty_texts(Texts.of(rows[-1:]), inputs.FRESH)
+
+
+def test_too_few_questions_need_no_model():
+    def score(texts, name):
+        raise AssertionError("scored")
+
+    found = audit_texts(Texts.of(labelled_texts(1, 30)), ["m"], score, inputs.FRESH, 0, 0.05)
+    assert "1 question and 30 comparison texts are too few" in found.markdown()
+
+
+def test_benchmarks_in_another_case_are_pointed_out():
+    rows = [replace(row, benchmark="TQ" if row.label else "tq") for row in labelled_texts(12, 12)]
+    assert "write the benchmark 'TQ' in another case" in verdict_of(rows, shift=1.0).markdown()

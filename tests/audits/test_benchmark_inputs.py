@@ -72,6 +72,19 @@ def test_errors_name_the_audits_fields(tmp_path, fields, message):
     assert "examples." not in str(caught.value)
 
 
+def test_other_encodings_separators_and_formats_have_a_remedy(tmp_path):
+    examples = ExamplesConfig(template="{question} {answer}")
+    for name, content, message in (
+        ("cp1252.csv", "question,answer\na – b,c\n".encode("cp1252"), "Save the file as UTF-8"),
+        ("utf16.csv", "question,answer\na,b\n".encode("utf-16"), "Save the file as UTF-8"),
+        ("semi.csv", b"question;answer\na;b\n", "save it with commas"),
+        ("mine.xlsx", b"PK", r"Give a \.csv, \.tsv, \.jsonl or \.parquet file"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises((ConfigError, DataError), match=message):
+            inputs.read_texts("audit.questions", tmp_path / name, examples)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -85,6 +98,7 @@ def test_errors_name_the_audits_fields(tmp_path, fields, message):
         ({"limit": 0}, "limit is 0: give 1 or more"),
         ({"separator": None}, "separator is None: give a text"),
         ({"order": True}, "fresh, order: choose one"),
+        ({"fresh": TEXTS}, "^fresh: its text 0 is also the question 0"),
         ({"questions": []}, "^questions: it has no example"),
         ({"fresh": []}, "^fresh: it has no example"),
         ({"fresh": [*FRESH, None]}, r"^fresh\[12\]: no string"),

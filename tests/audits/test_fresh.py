@@ -1,12 +1,14 @@
 """Questions that cannot leak: held back, generated, or one version of each."""
 
 import json
+from datetime import UTC, date, datetime
 
 import pandas as pd
 import pytest
 
 from contamination.audits.benchmark import fresh_questions as fresh_module
 from contamination.audits.benchmark.fresh_questions import FreshStage, make_fresh
+from contamination.audits.benchmark.origin import is_drawn
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.config import ExamplesConfig
 from contamination.detection.examples import open_examples
@@ -33,6 +35,15 @@ def test_a_part_is_held_back_and_no_row_is_lost(questions, tmp_path):
     both = pd.concat([published, fresh]).sort_values("answer", ignore_index=True)
     pd.testing.assert_frame_equal(both, pd.read_csv(questions))
     assert json.loads((folder / "drawn.json").read_text())["fresh"] == 15
+
+
+@pytest.mark.parametrize(("fields", "is_sure"), [({}, True), ({"seed": 3}, False)])
+def test_only_a_seed_drawn_at_random_makes_a_draw(questions, tmp_path, fields, is_sure):
+    folder = drawn(tmp_path, questions=str(questions), **fields)
+    record = json.loads((folder / "drawn.json").read_text())
+    assert record["seed_drawn"] is is_sure
+    assert abs(date.fromisoformat(record["date"]) - datetime.now(UTC).date()).days <= 1
+    assert is_drawn(folder / "published.csv", folder / "fresh.csv") is is_sure
 
 
 def test_clusters_stay_on_one_side_and_another_seed_draws_others(questions, tmp_path):
