@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -20,12 +21,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from contamination.core.errors import ConfigError
-from contamination.core.stored_files import parse_typed, read_json
+from contamination.core.stored_files import parse_json, parse_typed, read_text
+from contamination.core.tensors import tensors_digest
 from contamination.core.user_files import atomic_output_file
 from contamination.data.texts import Texts
+from contamination.data.words import normalise_text
+from contamination.detection.models.base import ModelHandle
 
 SHIPPED = Path(__file__).resolve().parent / "methods" / "lt_mia.json"
-KIND = "lt_mia 1"
+KIND = "lt_mia 2"
+MAX_BYTES = 2**23
+MAX_WEIGHT = 1e6
+"""The largest absolute value of a number of the network, so that no score overflows."""
 PREFIX_BYTES = 6
 """Bytes of a text's SHA-256 that are stored: a text is one of 10,000 by chance once in 10¹⁰."""
 MAX_UNITS = 1_024
@@ -82,6 +89,8 @@ class Network:
                 raise ValueError(f"network.{name} has the shape {array.shape}, not {shape}")
             if not np.isfinite(array).all():
                 raise ValueError(f"network.{name} has a number that is not finite")
+            if np.abs(array).max(initial=0) > MAX_WEIGHT:
+                raise ValueError(f"network.{name} has a number beyond ±{MAX_WEIGHT:,.0f}")
             arrays[name] = array
         return arrays
 
@@ -89,6 +98,8 @@ class Network:
         """Raises a ValueError if the arrays do not fit together, or a scale is not above 0."""
         if (self.arrays["scale"] <= 0).any():
             raise ValueError("network.scale has a number that is not above 0")
+        if (self.arrays["scale"] < 1 / MAX_WEIGHT).any():
+            raise ValueError(f"network.scale has a number below {1 / MAX_WEIGHT}")
 
 
 @dataclass(frozen=True)
@@ -98,8 +109,10 @@ class CellRecord:
     Attributes:
         name: the model's folder.
         seed: the experiment's seed.
-        model, reference: the digests of the two models.
+        model, reference: the digests of the two models' folders.
         examples: the digest of the texts.
+        weights: the `tensors_digest` of the model; empty: only the folder's digest is known.
+        weight_bytes: the size of the model's tensors, 0 if `weights` is empty.
     """
 
     name: str
@@ -107,6 +120,17 @@ class CellRecord:
     model: str
     reference: str
     examples: str
+    weights: str
+    weight_bytes: int
+
+    def is_of(self, model: ModelHandle) -> bool:
+        """Returns whether the cell's model is this one, in whatever folder."""
+        if self.model == model.digest:
+            return True
+        tensors = model.tensors() if self.weights else []
+        if sum(tensor.size for tensor in tensors) != self.weight_bytes:
+            return False  # large models are not read
+        return bool(tensors) and tensors_digest(tensors) == self.weights
 
 
 @dataclass(frozen=True)
@@ -120,6 +144,7 @@ class Result:
         value, low, high: the mean over cells of the mean over benchmarks, and its interval.
         difference, difference_low, difference_high: LT-MIA's value minus this method's, paired by
             cell; 0 for LT-MIA itself.
+        left_out: the benchmarks with too few texts for the metric, which are not in the mean.
     """
 
     cells: str
@@ -136,6 +161,7 @@ class Result:
     difference: float
     difference_low: float
     difference_high: float
+    left_out: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -150,8 +176,7 @@ class DataSheet:
         cells, held_out_cells: the cells that it was trained on, and those that it was not.
         benchmarks: the names of the benchmarks that it was trained on, and digests of their texts.
         held_out_benchmarks: the benchmarks of the cells that it was not trained on.
-        text_prefixes: the first PREFIX_BYTES of the SHA-256 of each text that it was trained on,
-            sorted, in base64.
+        text_prefixes: the `text_prefix` of each text that it was trained on, sorted, in base64.
         results: the results on what was held out.
         limits: what the attack is not known to do.
     """
@@ -183,27 +208,27 @@ class DataSheet:
 
     def has_trained_on(self, text: str) -> bool:
         """Returns whether the text is one of the training data."""
-        return hashlib.sha256(text.encode()).digest()[:PREFIX_BYTES] in self._prefixes
+        return text_prefix(text) in self._prefixes
 
-    def describe_overlap(self, texts: Texts, model_digest: str) -> str | None:
-        """Returns how the training data include the model, these texts or their benchmarks.
+    def describe_overlap(self, texts: Texts, models: Mapping[str, ModelHandle]) -> str | None:
+        """Returns how the training data include a model, these texts or their benchmarks.
 
-        Benchmarks are recognised by name, whatever their texts, and texts by hash, whatever the
-        name. Returns None if there is no overlap.
+        Models are recognised by their weights, benchmarks by name, whatever their texts, and texts
+        by what `text_prefix` reads of them, whatever the name. Returns None if there is no overlap.
         """
-        if names := [cell.name for cell in self.cells if cell.model == model_digest]:
-            return f"the model is its training cell {names[0]}"
+        for role, model in models.items():
+            if names := [cell.name for cell in self.cells if cell.is_of(model)]:
+                subject = "model" if role == "target" else role
+                return f"the {subject} is its training cell {names[0]}"
         benchmarks = sorted(
             {str(name) for name in pc.unique(texts.column("benchmark")).to_pylist()}
         )
-        trained = {name.casefold() for name in self.benchmarks}
-        if shared := [name for name in benchmarks if name.casefold() in trained]:
+        trained = {benchmark_key(name) for name in self.benchmarks}
+        if shared := [name for name in benchmarks if benchmark_key(name) in trained]:
             return f"it was trained on the benchmark {', '.join(shared)}"
-        hashes = pc.unique(texts.column("sha256")).to_pylist()
-        count = sum(
-            bytes.fromhex(sha256[: 2 * PREFIX_BYTES]) in self._prefixes for sha256 in hashes
-        )
-        return f"it was trained on {count:,} of these {len(hashes):,} texts" if count else None
+        distinct = pc.unique(texts.column("text")).to_pylist()
+        count = sum(map(self.has_trained_on, distinct))
+        return f"it was trained on {count:,} of these {len(distinct):,} texts" if count else None
 
 
 @dataclass(frozen=True)
@@ -226,10 +251,25 @@ class TrainedAttack:
             temporary.write_text(json.dumps(record, allow_nan=False) + "\n")
 
 
-def pack_prefixes(hashes: Iterable[str]) -> str:
-    """Returns `DataSheet.text_prefixes` of texts with these SHA-256, in hexadecimal."""
-    prefixes = sorted({bytes.fromhex(sha256[: 2 * PREFIX_BYTES]) for sha256 in hashes})
-    return base64.b64encode(b"".join(prefixes)).decode()
+def pack_prefixes(prefixes: Iterable[bytes]) -> str:
+    """Returns `DataSheet.text_prefixes` of these prefixes."""
+    return base64.b64encode(b"".join(sorted(set(prefixes)))).decode()
+
+
+def text_prefix(text: str) -> bytes:
+    """Returns the first PREFIX_BYTES of a hash of the text without white space and punctuation.
+
+    Case does not count either, so that a copy with another line end is still recognised. A text of
+    nothing but punctuation is hashed as it is.
+    """
+    normalised = normalise_text(text)
+    letters = "".join(c for c in normalised if unicodedata.category(c)[0] not in "PZ")
+    return hashlib.sha256((letters or normalised).encode()).digest()[:PREFIX_BYTES]
+
+
+def benchmark_key(name: str) -> str:
+    """Returns a benchmark's name without case, `_`, `-` and spaces."""
+    return "".join(c for c in name.casefold() if c not in "_- ")
 
 
 def round_weights(array: NDArray[np.float64]) -> Any:
@@ -253,7 +293,7 @@ def read_attack(name: str, path: Path, features: Sequence[str]) -> TrainedAttack
         ConfigError: there is no such file, it is damaged, or its network has other inputs.
     """
     try:
-        record = read_json(path)
+        record = parse_json(read_text(path, MAX_BYTES))
         if not isinstance(record, Mapping) or record.get("kind") != KIND:
             raise ValueError("it is not a file of train-lt-mia, or of another version")
         checksum = record.get("checksum")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from contamination.core.report.tables import markdown_table
 from contamination.core.statistics.metrics import metric_title
-from contamination.detection.attack_file import DataSheet, Result, TrainedAttack
+from contamination.detection.attack_file import CellRecord, DataSheet, Result, TrainedAttack
 
 DIGEST_CHARACTERS = 12
 
@@ -32,15 +32,30 @@ def _lines(attack: TrainedAttack) -> Iterator[str]:
         "## Results",
         "",
         "Means over cells and benchmarks with 95% intervals (Student's, over draws of members). "
-        "*LT-MIA more* is LT-MIA minus the row's method, paired.",
+        "*LT-MIA more* is LT-MIA minus the row's method, paired. The intervals are not "
+        "corrected for the number of comparisons. "
+        f"{_describe_dependence(sheet)}",
     )
     groups = dict.fromkeys((r.cells, r.benchmarks) for r in sheet.results)
     for cells, benchmarks in groups:
         results = [r for r in sheet.results if (r.cells, r.benchmarks) == (cells, benchmarks)]
         yield from ("", _title(results[0]), "", _result_table(results))
+        for metric in dict.fromkeys(r.metric for r in results if r.left_out):
+            names = next(r.left_out for r in results if r.metric == metric)
+            reason = f"{metric_title(metric)} is without {', '.join(names)}: too few texts."
+            yield from ("", reason)
     yield from ("", "## Cells", "", _cell_table(sheet))
     if sheet.limits:
         yield from ("", "## Limits", "", *(f"- {limit}" for limit in sheet.limits))
+
+
+def _describe_dependence(sheet: DataSheet) -> str:
+    cells, references = sheet.held_out_cells, {cell.reference for cell in sheet.held_out_cells}
+    return (
+        f"The {len(cells)} held-out cells share {len(references)} "
+        f"{'models' if len(references) > 1 else 'model'} before the members and the pools of "
+        "texts, so an interval is over draws of members given these, not over models or texts."
+    )
 
 
 def _count_weights(attack: TrainedAttack) -> int:
@@ -76,8 +91,14 @@ def _result_table(results: list[Result]) -> str:
 
 def _cell_table(sheet: DataSheet) -> str:
     rows = [
-        [use, cell.name, str(cell.seed), cell.model[:DIGEST_CHARACTERS]]
+        [use, cell.name, str(cell.seed), _shown_digest(cell)]
         for use, cells in (("trained on", sheet.cells), ("held out", sheet.held_out_cells))
         for cell in cells
     ]
     return markdown_table(["", "model", "seed", "weights"], rows)
+
+
+def _shown_digest(cell: CellRecord) -> str:
+    if cell.weights:
+        return cell.weights[:DIGEST_CHARACTERS]
+    return f"only the folder's hash: {cell.model[:DIGEST_CHARACTERS]}"

@@ -99,12 +99,11 @@ def choose_servable_methods(
         ConfigError: a method chosen by name needs a number that its model does not provide, a
             reference with the target's tokenizer, or other texts or models.
     """
-    digests = {role: model.digest for role, model in models.items()}
 
     def lack(method: Method) -> tuple[str, str] | None:
         missing = describe_missing_numbers(models, method)
         missing = missing or describe_other_tokenizer(models, method)
-        return missing or (None if texts is None else method.conflict(texts, digests))
+        return missing or (None if texts is None else method.conflict(texts, models))
 
     return _drop_lacking_methods(chosen, methods, lack)
 

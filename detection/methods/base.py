@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from contamination.core.config import Ranged
 from contamination.data.texts import Texts
 from contamination.detection.passes import ORIGINAL, Example, Pass
+
+if TYPE_CHECKING:
+    from contamination.detection.models.base import ModelHandle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +62,12 @@ class Method(Ranged, ABC):
         """Hashes of what it reads besides texts and models, so that stored scores are its own."""
         return {}
 
-    def conflict(self, texts: Texts, model_digests: Mapping[str, str]) -> tuple[str, str] | None:
+    def conflict(self, texts: Texts, models: Mapping[str, ModelHandle]) -> tuple[str, str] | None:
         """Returns what it needs instead of these texts or models, without and with the remedy.
 
         Args:
             texts: the texts to score.
-            model_digests: the digests of the models by role.
+            models: the models by role.
         """
         return None
 

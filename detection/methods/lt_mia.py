@@ -16,6 +16,7 @@ from contamination.detection.attack_file import SHIPPED, TrainedAttack, read_att
 from contamination.detection.methods._aligned import gain_by_token
 from contamination.detection.methods.base import Method
 from contamination.detection.methods.reference import REFERENCE
+from contamination.detection.models.base import ModelHandle
 from contamination.detection.passes import ORIGINAL, Example, Pass, TokenStats
 
 CLIP = 5.0
@@ -93,11 +94,11 @@ class LtMia(Method):
         """Returns the checksum of the weights and their data sheet."""
         return {"weights_digest": self.attack.checksum}
 
-    def conflict(self, texts: Texts, model_digests: Mapping[str, str]) -> tuple[str, str] | None:
+    def conflict(self, texts: Texts, models: Mapping[str, ModelHandle]) -> tuple[str, str] | None:
         """Returns that the network was trained on the model, or on these texts or benchmarks."""
         if self.allow_trained:
             return None
-        overlap = self.attack.sheet.describe_overlap(texts, model_digests["target"])
+        overlap = self.attack.sheet.describe_overlap(texts, models)
         if overlap is None:
             return None
         reason = f"data that it was not trained on, but {overlap}"

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from contamination.core.tensors import Tensor
 from contamination.detection.passes import TokenStats
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class ModelHandle(ABC):
     @abstractmethod
     def vocabulary(self) -> int | None:
         """The number of entries in the vocabulary; None if the model does not state it."""
+
+    def tensors(self) -> list[Tensor]:
+        """Returns its weights, by which a copy is recognised; none if they are not at hand."""
+        return []
 
     @property
     def ancestry(self) -> Ancestry:

@@ -20,6 +20,7 @@ from contamination.core.models import (
     resolve_model_path,
     tokenizer_digest,
 )
+from contamination.core.tensors import Tensor, loaded_tensors, stored_tensors
 from contamination.detection.models.base import UNKNOWN_STEP, ModelHandle
 from contamination.detection.passes import NUMBERS
 from contamination.training.trained_model import Ancestry, ancestry_of
@@ -158,6 +159,10 @@ class HFModel(TransformersModel):
         """Returns the tokenizer in the model's folder."""
         return load_tokenizer(self.field, self.path, trust_remote_code=self.trust_remote_code)
 
+    def tensors(self) -> list[Tensor]:
+        """Returns the weights in its safetensors files; none of a GGUF file."""
+        return stored_tensors(self.folder)
+
     def load(self, settings: DetectionConfig) -> CausalLM:
         """Returns the model on its device, or on several as `detection.device_map` says."""
         from contamination.detection.models.causal_lm import load_causal_lm
@@ -257,6 +262,10 @@ class InMemoryModel(TransformersModel):
     def tokenizer(self) -> Any:
         """Returns the tokenizer that was passed with the model."""
         return self.hf_tokenizer
+
+    def tensors(self) -> list[Tensor]:
+        """Returns the loaded weights."""
+        return loaded_tensors(self.hf.state_dict().values())
 
     def load(self, settings: DetectionConfig) -> CausalLM:
         """Returns the model as it is: `detection.dtype` and `detection.device` are not used."""

@@ -29,6 +29,7 @@ from contamination.core.output_paths import check_output_file
 from contamination.core.statistics.estimates import student_quantile
 from contamination.core.statistics.metrics import AUROC, Metric, tpr_at_fpr
 from contamination.core.stored_files import escape_interpolations
+from contamination.core.tensors import tensors_digest
 from contamination.core.user_files import atomic_output_file
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import examples_digest, lines_digest
@@ -40,6 +41,7 @@ from contamination.detection.attack_file import (
     Result,
     TrainedAttack,
     pack_prefixes,
+    text_prefix,
 )
 from contamination.detection.attack_sheet import format_data_sheet
 from contamination.detection.attack_training import Features, FitConfig, fit_network
@@ -118,6 +120,7 @@ class LabelledText:
     """A text of a cell: what the network reads of it, and other methods' scores."""
 
     sha256: str
+    prefix: bytes
     benchmark: str
     member: bool
     features: Features
@@ -172,7 +175,7 @@ def run(stage: TrainLtMiaStage) -> TrainedAttack:
         held_out_cells=[cell.record for cell in tests],
         benchmarks={name: lines_digest(sorted(texts)) for name, texts in hashes.items()},
         held_out_benchmarks=sorted(stage.held_out_benchmarks),
-        text_prefixes=pack_prefixes(sha256 for texts in hashes.values() for sha256 in texts),
+        text_prefixes=pack_prefixes(text.prefix for text in chosen),
         results=[*held_out_results(network, cells, tests, benchmarks)],
         limits=stage.limits,
     )
@@ -217,12 +220,15 @@ def read_cell(path: str) -> TrainingCell:
     texts = [*_iter_labelled_texts(examples, passes, settings.min_scored_tokens)]
     if {text.member for text in texts} != {True, False}:
         raise DataError(f"scores: {path}: its texts are not members and non-members.")
+    tensors = models["target"].tensors()
     record = CellRecord(
         models["target"].slug,
         seed,
         models["target"].digest,
         models["reference"].digest,
         artifact.inputs["examples"],
+        tensors_digest(tensors) if tensors else "",
+        sum(tensor.size for tensor in tensors),
     )
     return TrainingCell(record, texts)
 
@@ -257,13 +263,19 @@ def _check_unchanged(
 
 
 def _check_members(path: str, source: ExamplesConfig, target: ScoredModelConfig) -> None:
-    """Raises a DataError if the texts are a corpus's, but not of the one that was trained on.
+    """Raises a DataError if the texts are a corpus's, but not of one that was surely trained on.
 
     Corpora of other seeds have the same texts and other members, and share their scores.
     """
     corpus, model = Path(source.path).expanduser(), Path(str(target.path)).expanduser()
-    if not (is_complete(corpus) and is_complete(model)):
+    if not is_complete(corpus):
         return
+    if not is_complete(model):
+        raise DataError(
+            f"scores: {path}: its model {str(model)!r} is no model folder of a run, so it is "
+            "unknown whether it was trained on the corpus. Score the run's folder, the one with "
+            "manifest.json, instead of the folder `hf` in it."
+        )
     if open_checkpoint(model).artifact.inputs.get("corpus") != open_artifact(corpus, CORPUS).digest:
         raise DataError(
             f"scores: {path}: the model was not trained on the corpus {source.path}, so its "
@@ -284,7 +296,8 @@ def _iter_labelled_texts(
             continue
         scores = {name: method.score(example) for name, method in OTHER_METHODS.items()}
         features = token_features(example)
-        yield LabelledText(text.sha256, text.benchmark, text.label, features, scores)
+        prefix = text_prefix(text.text)
+        yield LabelledText(text.sha256, prefix, text.benchmark, text.label, features, scores)
 
 
 def _check_split(
@@ -351,7 +364,13 @@ def held_out_results(
             "nonmembers": int((~rows["member"]).sum()),
         }
         for metric in METRICS:
-            values = {name: values_by_draw(rows, name, metric) for name in (LT_MIA, *OTHER_METHODS)}
+            left_out = benchmarks_without(rows, metric)
+            measured = rows[~rows["benchmark"].isin(left_out)]
+            if measured["draw"].nunique() < 2:
+                continue
+            values = {
+                name: values_by_draw(measured, name, metric) for name in (LT_MIA, *OTHER_METHODS)
+            }
             for name, method_values in values.items():
                 ends = student_interval(method_values)
                 paired = student_interval(values[LT_MIA] - method_values)
@@ -359,12 +378,23 @@ def held_out_results(
                     str(cell_group), str(benchmark_group), **sizes, method=name,
                     metric=metric.name, value=ends[0], low=ends[1], high=ends[2],
                     difference=paired[0], difference_low=paired[1], difference_high=paired[2],
+                    left_out=left_out,
                 )  # fmt: skip
 
 
 def network_score(network: Network, features: Features) -> float:
     """Returns the network's log-odds of membership of one text."""
     return float(membership_logit(network.arrays, features, np.ones(len(features)), np))
+
+
+def benchmarks_without(rows: pd.DataFrame, metric: Metric) -> list[str]:
+    """Returns the benchmarks with too few members or non-members in a cell for the metric."""
+    counts = rows.groupby(["benchmark", "cell"])["member"].agg(["sum", "size"])
+    lacks = [
+        bool(metric.needs(int(members), int(size - members)))
+        for members, size in counts.itertuples(index=False)
+    ]
+    return sorted({str(name) for name, _ in counts.index[lacks]})
 
 
 def values_by_draw(rows: pd.DataFrame, method: str, metric: Metric) -> NDArray[np.float64]:

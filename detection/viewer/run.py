@@ -111,11 +111,10 @@ def _split_servable(
     methods: Methods, models: Mapping[str, ModelHandle], texts: Texts
 ) -> tuple[Methods, set[str]]:
     """Returns the methods that may score these models and texts, and the names of the others."""
-    digests = {role: model.digest for role, model in models.items()}
     lack_by_name = {
         name: lack
         for (name, _), m in methods.items()
-        if (lack := describe_missing_numbers(models, m) or m.conflict(texts, digests))
+        if (lack := describe_missing_numbers(models, m) or m.conflict(texts, models))
     }
     for name, (needs, _) in lack_by_name.items():
         log.info("%s is left out: it needs %s.", name, needs)

@@ -7,9 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
+from contamination.core import tensors as tensors_module
 from contamination.core.artifacts import (
     WrittenFiles,
     open_artifact,
@@ -17,7 +20,8 @@ from contamination.core.artifacts import (
     write_manifest,
 )
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.statistics.metrics import AUROC
+from contamination.core.models import load_model, load_tokenizer
+from contamination.core.statistics.metrics import AUROC, tpr_at_fpr
 from contamination.data.config import ExamplesConfig
 from contamination.detection.attack_file import DataSheet, read_attack
 from contamination.detection.attack_sheet import format_data_sheet
@@ -30,11 +34,14 @@ from contamination.detection.config import (
 )
 from contamination.detection.examples import open_examples
 from contamination.detection.methods.lt_mia import CLIP, FEATURES, LtMia, membership_logit
+from contamination.detection.models import open_model
+from contamination.detection.models.hf_model import InMemoryModel
 from contamination.detection.run import run as run_detection
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks.train_lt_mia import (
     TrainLtMiaStage,
     _check_members,
+    benchmarks_without,
     network_score,
     read_cell,
     run,
@@ -236,6 +243,86 @@ def test_what_it_was_trained_on_is_refused(attack, folder, toy_folders, tmp_path
     assert len(open_scores(run_detection(apply(folder, toy_folders, texts=file)).path).table) == 10
 
 
+def test_a_copy_of_a_training_cell_is_recognised_by_its_weights(
+    attack, folder, toy_folders, tmp_path
+):
+    """Saved again with other names, in two files, with a changed config; or as the reference."""
+    copy = shutil.copytree(folder / "model-0", tmp_path / "copy")
+    tensors = load_file(copy / "model.safetensors")
+    (copy / "model.safetensors").unlink()
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "note": "mine"}))
+    names = sorted(tensors)
+    for part, some in (("a", names[:3]), ("b", names[3:])):
+        save_file({name: tensors[name] for name in some}, copy / f"{part}.safetensors")
+    (handle,) = (open_model("model", ScoredModelConfig(str(copy)), "runs"),)
+    assert attack.sheet.cells[0].is_of(handle)
+    assert not attack.sheet.cells[1].is_of(handle)
+    with pytest.raises(ConfigError, match="but the model is its training cell model-0. The"):
+        run_detection(apply(folder, toy_folders, model=copy))
+    stage = apply(folder, toy_folders)
+    stage = replace(stage, reference=ReferenceConfig(str(folder / "model-1")))
+    with pytest.raises(ConfigError, match="but the reference is its training cell model-1. The"):
+        run_detection(stage)
+
+
+def test_a_loaded_copy_of_a_training_cell_is_recognised(attack, folder):
+    path = str(folder / "model-0")
+    model, tokenizer = load_model("model", path), load_tokenizer("model", path)
+    handle = InMemoryModel.from_loaded(model, tokenizer, "model", scores_are_stored=False)
+    assert attack.sheet.cells[0].is_of(handle)
+    with torch.no_grad():
+        model.lm_head.weight[0, 0] += 1
+    assert not attack.sheet.cells[0].is_of(handle)
+
+
+def test_weights_of_another_size_are_not_read(attack, folder, monkeypatch):
+    handle = open_model("model", ScoredModelConfig(str(folder / "model-0")), "runs")
+    monkeypatch.setattr(tensors_module, "_read_blocks", lambda *_: pytest.fail("it was read"))
+    larger = replace(attack.sheet.cells[1], weight_bytes=1)
+    assert not larger.is_of(handle)
+    unknown = replace(attack.sheet.cells[1], weights="", weight_bytes=0)
+    assert not unknown.is_of(handle)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text + " ", str.upper, lambda text: text.replace(" ", "\r\n"),
+        lambda text: text + "?", lambda text: text.replace(" ", ", "),
+    ],
+)  # fmt: skip
+def test_a_text_is_recognised_in_another_writing(attack, folder, change):
+    lines = [json.loads(line) for line in labelled_lines(0).splitlines()]
+    assert all(attack.sheet.has_trained_on(change(line["text"])) for line in lines[:20])
+    assert not any(attack.sheet.has_trained_on(change(line["text"])) for line in lines[20:])
+    assert not attack.sheet.has_trained_on("...")
+
+
+def test_a_benchmark_is_recognised_in_another_writing(folder):
+    sheet = LtMia().attack.sheet
+    path = folder / "renamed.jsonl"
+    for name in ("nq-open", "NQ_Open", "NQ Open", "nqopen"):
+        path.write_text(json.dumps({"id": 1, "text": "New.", "benchmark": name}) + "\n")
+        texts = open_examples(ExamplesConfig(str(path)))
+        assert sheet.describe_overlap(texts, {}) == f"it was trained on the benchmark {name}"
+
+
+def test_benchmarks_with_too_few_texts_are_left_out_of_a_metric(attack):
+    """Five non-members have no TPR at an FPR of 5%."""
+    assert {r.metric for r in attack.sheet.results} == {AUROC.name}
+    rows = pd.DataFrame({
+        "benchmark": ["big"] * 400 + ["small"] * 66, "cell": "c", "member": [True, False] * 233,
+    })  # fmt: skip
+    assert benchmarks_without(rows, tpr_at_fpr(0.05)) == ["small"]
+    assert benchmarks_without(rows, AUROC) == []
+    result = replace(attack.sheet.results[0], left_out=["small"])
+    sheet = replace(attack.sheet, results=[result])
+    assert "AUROC is without small: too few texts." in format_data_sheet(
+        replace(attack, sheet=sheet)
+    )
+
+
 def test_it_may_be_allowed_and_is_marked(attack, folder, toy_folders):
     scored = run_detection(apply(folder, toy_folders, seed=0, allow_trained=True))
     table = open_scores(scored.path).table
@@ -311,6 +398,7 @@ def test_a_file_of_something_else_is_refused(tmp_path, content):
         ("output", [0.0], r"network.output has the shape \(1,\), not \(8,\)"),
         ("first", [[0.0], [0.0, 1.0]], "network.first is no array"),
         ("attention", [float("inf")] * 4, "network.attention has a number that is not finite"),
+        ("output", [1e7] * 8, r"network.output has a number beyond ±1,000,000"),
         ("scale", [0.0] * len(FEATURES), "network.scale has a number that is not above 0"),
         ("first_bias", [], "network.first_bias has 0 numbers, not 1 to 1024"),
     ],
@@ -389,6 +477,10 @@ def test_a_corpus_of_other_members_is_noticed(tmp_path):
     target = ScoredModelConfig(str(folders["m"]))
     _check_members("x", ExamplesConfig(str(folders["own"])), target)
     _check_members("x", ExamplesConfig(str(tmp_path / "labelled.jsonl")), target)
+    bare = ScoredModelConfig(str(folders["m"] / "hf"))
+    _check_members("x", ExamplesConfig(str(tmp_path / "labelled.jsonl")), bare)
+    with pytest.raises(DataError, match="no model folder of a run.*the one with manifest.json"):
+        _check_members("x", ExamplesConfig(str(folders["own"])), bare)
     with pytest.raises(DataError, match="the model was not trained on the corpus .*other"):
         _check_members("x", ExamplesConfig(str(folders["other"])), target)
 
