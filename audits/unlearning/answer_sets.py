@@ -118,6 +118,11 @@ def read_answer_set(field: str, path: str) -> AnswerSet:
         rows, file.questions, file.answers, file.texts, strict=True
     ):
         paraphrases, wrong = (_texts_of(row, name, field) for name in (PARAPHRASE, WRONG))
+        if answer in wrong:
+            raise DataError(
+                f"{row.where}: {WRONG} of {field} has {answer!r}, which is the right answer. Give "
+                "wrong answers alone."
+            )
         joined = partial(" ".join)
         questions.append(
             AnsweredQuestion(
@@ -153,7 +158,8 @@ def read_utility_set(name: str, path: str) -> AnswerSet:
 def _texts_of(row: Row, name: str, field: str) -> list[str]:
     """Returns a row's texts in a column, stripped; none where it lacks the column."""
     value = row.value.get(name)
-    values = [] if value is None else [value] if isinstance(value, str) else [*value]
+    values = [] if value is None else value if isinstance(value, Sequence) else [value]
+    values = [values] if isinstance(values, str) else [*values]
     if not all(isinstance(text, str) and text.strip() for text in values):
         raise DataError(
             f"{row.where}: {name} of {field} is {value!r}: give a text, or a list of texts."

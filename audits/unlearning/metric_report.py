@@ -24,6 +24,7 @@ DIRECTIONS = {
     "model_utility": "model utility ↑",
 }
 """Each column's title, with the direction in which its authors call it better."""
+NOT_DEFINED = "not defined"
 NOTES = {
     STRENGTH: "Extraction strength: the share of a text that greedy decoding writes after the rest "
     "of it. Exact memorization: the share of tokens that are the most probable ones. Both are "
@@ -49,10 +50,14 @@ def render_metrics(rows: pd.DataFrame) -> Table:
         has_interval = f"{name}_low" in rows
 
         def cell(row: Row, name: str = name, has_interval: bool = has_interval) -> str:
+            if isinstance(row.get(f"{name}_why"), str):
+                return NOT_DEFINED
             return format_estimate(row, name) if has_interval else format_decimals(row[name])
 
         columns[title] = cell
     note = " ".join(text for name, text in NOTES.items() if name in rows)
+    if "privleak_why" in rows:
+        note += f" PrivLeak is not defined: {rows['privleak_why'].iloc[0]}."
     note += (
         " No single column shows that a text is forgotten: read them beside the forget ratio, "
         "which is 1 at the clean twin, and the loss on other text."

@@ -6,7 +6,7 @@ Each equation is in the file that is named after it; here models are read and ro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,11 @@ from contamination.audits.unlearning.extraction_strength import extraction_stren
 from contamination.audits.unlearning.forget_quality import forget_quality
 from contamination.audits.unlearning.inputs import AuditedModel, AuditedModels
 from contamination.audits.unlearning.model_utility import answer_probability, model_utility
-from contamination.audits.unlearning.privleak import CHANCE, privleak
+from contamination.audits.unlearning.privleak import (
+    MOST_RETRAINED,
+    privleak,
+    privleak_interval,
+)
 from contamination.audits.unlearning.quantities import (
     ANSWERS,
     Quantity,
@@ -39,8 +43,9 @@ from contamination.audits.unlearning.truth_ratio import (
     mean_preference_for_truth,
 )
 from contamination.core.statistics.bootstrap import Scores
-from contamination.core.statistics.estimates import Estimate
+from contamination.core.statistics.estimates import Estimate, confidence_interval
 from contamination.data.texts import Texts
+from contamination.detection.evaluation import CONFIDENCE
 from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import ORIGINAL
 
@@ -124,7 +129,7 @@ def metric_table(
         for quantity in token_metrics:
             row |= estimate_columns(quantity.name, _mean_to_forget(quantity, model.name))
         if score.units.has_both_labels:
-            row |= estimate_columns("privleak", _privleak(score, model.name, clean))
+            row |= _privleak_columns(score, model.name, clean)
         if ratios:
             row["truth_ratio"] = mean_closeness_to_1(ratios[model.name])
             if clean is not None:
@@ -145,16 +150,38 @@ def _mean_to_forget(quantity: Quantity, model: str) -> Estimate | None:
     return quantity.units.mean_in_mask(quantity.values[model], mask, "members")
 
 
-def _privleak(score: Quantity, model: str, clean: str | None) -> Estimate:
-    auroc = score.units.auroc(score.values[model])
-    unlearned = replace(auroc, trials=None, steps=None)  # those of a rate between 0 and 1
+def _privleak_columns(score: Quantity, model: str, clean: str | None) -> dict[str, Any]:
+    """Returns PrivLeak and its 95% interval, or why it is not defined (`privleak_why`).
+
+    Beside a twin the interval is that of paired draws. Where a draw of the model's AUROC is 0 or 1
+    these vary too little, so that it also includes what the ends of both AUROCs' intervals allow.
+    """
+    unlearned = score.units.auroc(score.values[model])
+    ends = confidence_interval(unlearned, CONFIDENCE)
     if clean is None:
-        draws = np.array([privleak(draw, CHANCE) for draw in unlearned.draws])
-        return replace(unlearned, value=privleak(unlearned.value), draws=draws)
+        return _interval_columns(privleak(unlearned.value), *privleak_interval(ends))
     twin = score.units.auroc(score.values[clean])
-    pairs = zip(unlearned.draws, twin.draws, strict=True)
-    draws = np.array([privleak(*pair) for pair in pairs])
-    return replace(unlearned, value=privleak(unlearned.value, twin.value), draws=draws)
+    twin_ends = confidence_interval(twin, CONFIDENCE)
+    if twin_ends[1] > MOST_RETRAINED:
+        why = (
+            f"the AUROC of the twin, which did not read the members, is {twin.value:.3f} "
+            f"[{twin_ends[0]:.3f}, {twin_ends[1]:.3f}]: members and non-members differ in "
+            "themselves. Audit texts that were drawn at random"
+        )
+        return {**_interval_columns(np.nan, np.nan, np.nan), "privleak_why": why}
+    if model == clean:
+        return _interval_columns(0.0, 0.0, 0.0)
+    pairs = zip(unlearned.draws, np.minimum(twin.draws, MOST_RETRAINED), strict=True)
+    tails = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    low, high = map(float, np.quantile([privleak(*pair) for pair in pairs], tails))
+    if unlearned.draws.min() <= 0 or unlearned.draws.max() >= 1:
+        widest = privleak_interval(ends, twin_ends)
+        low, high = min(low, widest[0]), max(high, widest[1])
+    return _interval_columns(privleak(unlearned.value, twin.value), low, high)
+
+
+def _interval_columns(value: float, low: float, high: float) -> dict[str, float]:
+    return {"privleak": value, "privleak_low": low, "privleak_high": high}
 
 
 def _truth_ratios(stage: AuditStage, models: AuditedModels, forget: AnswerSet) -> dict[str, Scores]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -12,18 +13,21 @@ from scipy.stats import ks_2samp
 
 from contamination.audits.run import run
 from contamination.audits.unlearning.answer_sets import read_answer_set, read_answers
+from contamination.audits.unlearning.audit_units import AuditUnits
 from contamination.audits.unlearning.exact_memorization import exact_memorization
 from contamination.audits.unlearning.extraction_strength import extraction_strength
 from contamination.audits.unlearning.forget_quality import forget_quality
 from contamination.audits.unlearning.inputs import open_audited_models
-from contamination.audits.unlearning.metric_report import over_unlearning_warnings
+from contamination.audits.unlearning.metric_report import over_unlearning_warnings, render_metrics
 from contamination.audits.unlearning.model_utility import answer_probability, model_utility
 from contamination.audits.unlearning.privleak import privleak
+from contamination.audits.unlearning.quantities import Quantity
 from contamination.audits.unlearning.truth_ratio import (
     mean_closeness_to_1,
     mean_preference_for_truth,
     truth_ratio,
 )
+from contamination.audits.unlearning.unlearning_metrics import _privleak_columns
 from contamination.core.errors import DataError
 from contamination.core.models import load_model, load_tokenizer
 
@@ -86,7 +90,42 @@ def test_privleak_has_muses_sign_and_the_figures_of_issue_167():
     assert privleak(1.0) == -100
     assert privleak(0.0) == 100
     assert privleak(0.00002) == pytest.approx(100, abs=0.01)  # over-unlearned, not forgotten
-    assert privleak(0.00002, 0.9812) == pytest.approx(5215, rel=0.01)  # beside the original
+    assert privleak(0.00002, 0.981) == pytest.approx(5163, abs=1)  # beside the original
+    assert math.isnan(privleak(0.99, 1))
+
+
+def privleak_of(auroc_shifts, n, clean="twin"):
+    """PrivLeak of the model `after` on n + n texts with scores of these shifts."""
+    ids = [f"text {i}" for i in range(2 * n)]
+    members = np.repeat([True, False], n)
+    table = pd.DataFrame({
+        "unit": ids, "text_id": ids, "benchmark": "b", "member": pd.array(members, "boolean"),
+    })  # fmt: skip
+    rng = np.random.default_rng(1)
+    values = {
+        name: rng.normal(size=2 * n) + shift * members for name, shift in auroc_shifts.items()
+    }
+    return _privleak_columns(Quantity("min_k", AuditUnits(table, 0), values, True), "after", clean)
+
+
+@pytest.mark.parametrize(("shift", "n"), [(20, 40), (3.5, 20)])
+def test_privleak_is_not_defined_where_the_twin_separates_the_texts(shift, n):
+    """Before: +1e11, or intervals of some 10,000%."""
+    row = privleak_of({"after": 1.5, "twin": shift}, n)
+    assert np.isnan([row[f"privleak{end}"] for end in ("", "_low", "_high")]).all()
+    assert "members and non-members differ in themselves" in row["privleak_why"]
+    table = render_metrics(pd.DataFrame([{"model": "after", **row}]))
+    assert table.lines == [["after", "not defined"]]
+    assert "PrivLeak is not defined: the AUROC of the twin" in table.note
+
+
+@pytest.mark.parametrize("clean", ["twin", None])
+@pytest.mark.parametrize("shift", [-20, 20])
+def test_privleaks_interval_has_a_width_where_all_texts_are_separated(shift, clean):
+    row = privleak_of({"after": shift, "twin": 0.0}, 10, clean)
+    assert row["privleak_high"] - row["privleak_low"] > 10
+    assert row["privleak_low"] - 1e-9 <= row["privleak"] <= row["privleak_high"] + 1e-9
+    assert privleak_of({"after": 0.0, "twin": 0.0}, 10, "after")["privleak_high"] == 0
 
 
 def test_utility_is_a_harmonic_mean():
@@ -140,9 +179,17 @@ def test_a_wrong_answer_that_is_missing_or_no_text_is_said(tmp_path, stage):
     file = written(tmp_path, "facts.jsonl", [{"question": "Who?", "answer": "A heron."}])
     with pytest.raises(DataError, match=r"audit\.utility\.facts is .* has no perturbed_answer"):
         run(stage(utility={"facts": file}))
-    file = written(tmp_path, "bad.jsonl", [{**QUESTIONS[0], "perturbed_answer": [3]}])
-    with pytest.raises(DataError, match=r"perturbed_answer of audit\.questions is \[3\]"):
-        read_answer_set("audit.questions", file)
+    right = QUESTIONS[0]["answer"]
+    for value in ([3], 5, True, {"a": 1}, [" "], ""):
+        file = written(tmp_path, "bad.jsonl", [{**QUESTIONS[0], "perturbed_answer": value}])
+        problem = f"perturbed_answer of audit.questions is {value!r}: give a text"
+        with pytest.raises(DataError, match=f"bad.jsonl, row 1: {re.escape(problem)}"):
+            read_answer_set("audit.questions", file)
+    for value in (right, ["Another.", f" {right} "]):
+        file = written(tmp_path, "bad.jsonl", [{**QUESTIONS[0], "perturbed_answer": value}])
+        problem = re.escape(f"row 1: perturbed_answer of audit.questions has {right!r}, which is")
+        with pytest.raises(DataError, match=problem):
+            read_answer_set("audit.questions", file)
 
 
 @pytest.fixture(scope="module")
