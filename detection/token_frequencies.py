@@ -19,6 +19,7 @@ from contamination.detection.models.base import ModelHandle
 
 log = logging.getLogger(__name__)
 
+FIELD = "method.dc_pdd.corpus"
 EMBEDDED = "embedded"
 SOURCES = "`embedded` (the package's own texts), a finished corpus folder, or a file of plain text"
 _GIVE = f"Give {SOURCES}."
@@ -62,7 +63,7 @@ def _count_tokens(model: ModelHandle, corpus: str, characters: int) -> NDArray[n
         counts += np.bincount([id_ for row in rows for id_ in row], minlength=vocabulary)
     total = int(counts.sum())
     if not total:
-        raise DataError(f"the corpus {corpus!r} has no text, so no token has a frequency.")
+        raise DataError(f"{FIELD} is {corpus!r}: it has no text, so no token has a frequency.")
     seen = np.count_nonzero(counts)
     log.info(f"frequencies: {total:,} tokens of {corpus}, {seen:,} of {vocabulary:,} different.")
     frequencies: NDArray[np.float64] = np.log((counts + 1) / (total + vocabulary))
@@ -84,7 +85,7 @@ def corpus_digest(corpus: str) -> str:
         return file_digest(path / "manifest.json")
     if path.is_file():
         return file_digest(path)
-    raise ConfigError(f"corpus is {corpus!r}: there is no such file or finished folder. {_GIVE}")
+    raise ConfigError(f"{FIELD} is {corpus!r}: there is no such file or finished folder. {_GIVE}")
 
 
 def iter_corpus_texts(corpus: str) -> Iterator[str]:
@@ -107,7 +108,7 @@ def iter_corpus_texts(corpus: str) -> Iterator[str]:
             with path.open(encoding="utf-8") as lines:
                 yield from lines
         except (OSError, UnicodeDecodeError) as error:
-            problem = f"corpus is {corpus!r}: it can't be read ({error}). {_GIVE}"
+            problem = f"{FIELD} is {corpus!r}: it can't be read ({error}). {_GIVE}"
             raise ConfigError(problem) from error
 
 

@@ -78,8 +78,10 @@ def population_gains(
 ) -> list[np.ndarray[tuple[int], np.dtype[np.float32]]]:
     """Returns Σ_v p_R(v) · (log p_T(v) − log p_R(v)) at each token after the first, per sequence.
 
-    The sum is over the ids that both models have, and each p is normalised over them: padding
-    beyond the tokenizer's own ids differs between models of one family.
+    The sum is over the ids that both models have: padding beyond the tokenizer's own ids differs
+    between models of one family. The gains are those of a text's tokens, normalised over all ids of
+    a model; the weights p_R are normalised over the shared ids, so that a token that is drawn from
+    them gains this sum in the mean.
     """
     rows = [torch.tensor(sequence) for sequence in sequences]
     ids_BT = pad_sequence(rows, batch_first=True)
@@ -88,24 +90,25 @@ def population_gains(
         for batch in (m.hidden_states(ids_BT.to(m.device)) for m in (target, reference))
     ]
     shared = min(target.vocabulary, reference.vocabulary)
-    n_rows = max(1, CHUNK // shared)
+    n_rows = max(1, CHUNK // max(target.vocabulary, reference.vocabulary))
     gains = [
-        _mean_gain(_logits(target, h_target, shared), _logits(reference, h_reference, shared))
+        _mean_gain(_logits(target, h_target), _logits(reference, h_reference), shared)
         for h_target, h_reference in zip(*(torch.split(s, n_rows) for s in states), strict=True)
     ]
     ends = np.cumsum([len(row) - 1 for row in rows])[:-1]
     return np.split(torch.cat(gains).cpu().numpy(), ends)
 
 
-def _logits(model: CausalLM, hidden_NX: Tensor, shared: int) -> Tensor:
-    """Returns float32 logits (N, V) of the first `shared` entries of the vocabulary."""
+def _logits(model: CausalLM, hidden_NX: Tensor) -> Tensor:
+    """Returns float32 logits (N, V)."""
     if model.head is None:
-        return hidden_NX.float()[:, :shared]
-    return torch.cat([*model.head.logits(hidden_NX)], dim=1)[:, :shared]
+        return hidden_NX.float()
+    return torch.cat([*model.head.logits(hidden_NX)], dim=1)
 
 
-def _mean_gain(target_NV: Tensor, reference_NV: Tensor) -> Tensor:
-    log_target, log_reference = target_NV.log_softmax(-1), reference_NV.log_softmax(-1)
-    p_reference = log_reference.exp()
+def _mean_gain(target_NV: Tensor, reference_NW: Tensor, shared: int) -> Tensor:  # noqa: N803
+    log_target = target_NV.log_softmax(-1)[:, :shared]
+    log_reference = reference_NW.log_softmax(-1)[:, :shared]
+    p_reference = log_reference.softmax(-1)
     weighted_gains = p_reference * (log_target.to(log_reference.device) - log_reference)
     return weighted_gains.where(p_reference > 0, 0).sum(-1)

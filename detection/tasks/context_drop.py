@@ -124,6 +124,11 @@ class ContextDrops:
         header = ["set", *by[1:], "share of texts with a drop [95%]", "texts"]
         lines = [*fit_columns(header, rows).lines(len(by))] if rows else []
         left_out = len(self.texts) - len(self.compared)
+        if not rows:
+            lines.append(
+                "no text could be compared: give longer texts, a smaller codec.skip_tokens, or a "
+                "model with a longer context"
+            )
         if left_out:
             lines.append(
                 f"left out: {left_out} of {len(self.texts)} texts, which are too short or leave no "

@@ -89,6 +89,8 @@ def test_texts_without_a_token_that_counts_are_left_out(model, tokenizer):
     assert drops.texts["drop"].isna().tolist() == too_short
     assert drops.shares()["texts"].tolist() == [5 - sum(too_short)]
     assert f"left out: {sum(too_short)} of 5 texts" in drops.summary()
+    nothing = context_drops(TEXTS, model, shots=1, skip_tokens=max(lengths)).summary()
+    assert nothing.startswith("no text could be compared: give longer texts, a smaller codec.skip")
 
 
 def test_the_summary_has_a_line_per_set_and_side():

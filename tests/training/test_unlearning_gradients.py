@@ -1,6 +1,7 @@
 """SimNPO, RMU, IdkDPO and the losses of retained text: values and gradients, text by text."""
 
 import math
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +12,12 @@ from contamination.core.distributed import World
 from contamination.core.errors import ConfigError
 from contamination.core.models import load_model
 from contamination.core.seeds import derive_seed
+from contamination.injection.finetuning.prompts import PromptedText
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.data import read_batch
 from contamination.training.objectives.choose import make_objective
 from contamination.training.objectives.frozen import find_layer, frozen_copy
+from contamination.training.objectives.idk_dpo import _with_answer, reversed_end
 from contamination.training.objectives.retained import make_retained_objective
 from contamination.training.run import run
 from contamination.training.trained_model import open_checkpoint
@@ -280,3 +283,21 @@ def test_a_packed_corpus_has_no_prompts_to_answer(stage, idk):
 def test_the_layers_of_a_model_are_found_by_their_number(models):
     _, now = models
     assert find_layer(now, 0) is now.model.layers[0]
+
+
+@pytest.mark.parametrize(
+    ("output", "end"),
+    [("Yes.", ""), ("Yes. \n</s>", " \n</s>"), ("a</s>b <s></s>\n", " <s></s>\n"), (" ", " ")],
+)
+def test_an_answer_ends_as_the_texts_own_output_does(output, end):
+    text = PromptedText("q", "", f"Q: {output}", 3)
+    pattern = reversed_end(["<s>", "</s>", ""])
+    assert _with_answer(text, "No idea", pattern).text == f"Q: No idea{end}"
+
+
+def test_an_output_of_spaces_takes_linear_time():
+    """Searched forwards, 100,000 spaces before a letter take minutes."""
+    text = PromptedText("q", "", "Q" + " " * 100_000 + "x", 1)
+    start = time.process_time()
+    _with_answer(text, "No", reversed_end(["</s>"]))
+    assert time.process_time() - start < 2

@@ -73,8 +73,7 @@ class IdkDPO(Objective):
         answers = read_answers(str(config.idk_answers))
         drawn = np.random.default_rng(derive_seed(config.order_seed or 0, "idk"))
         finetuning = FinetuningConfig(**corpus.config["finetuning"])
-        special = map(re.escape, corpus.tokenizer.hf.all_special_tokens)
-        end = re.compile(rf"(?:\s|{'|'.join(special)})*\Z")
+        end = reversed_end(corpus.tokenizer.hf.all_special_tokens)
         encoded = [
             encode_text(
                 _with_answer(text, answers[drawn.integers(len(answers))], end),
@@ -247,9 +246,19 @@ def iter_prompted_texts(corpus: PackedCorpus) -> Iterator[PromptedText]:
             yield PromptedText(row.example_id, "", row.text, int(row.output_start))
 
 
+def reversed_end(special: Sequence[str]) -> re.Pattern[str]:
+    """Returns a pattern of white space and special tokens, read backwards from a text's end.
+
+    Forwards, each space in a text would be tried as the beginning of the end: quadratic time.
+    """
+    longest_first = sorted(filter(None, special), key=len, reverse=True)
+    alternatives = [*(re.escape(token[::-1]) for token in longest_first), r"\s"]
+    return re.compile(f"(?:{'|'.join(alternatives)})*")
+
+
 def _with_answer(text: PromptedText, answer: str, end: re.Pattern[str]) -> PromptedText:
-    """Returns the text with another output, which ends as the text's own does."""
+    """Returns the text with another output, which ends as the text's own does (`reversed_end`)."""
     prompt, output = text.text[: text.output_start], text.text[text.output_start :]
-    close = end.search(output)
+    close = end.match(output[::-1])
     assert close is not None, "the pattern also matches the empty end"
-    return replace(text, text=f"{prompt}{answer}{close.group()}")
+    return replace(text, text=f"{prompt}{answer}{close.group()[::-1]}")

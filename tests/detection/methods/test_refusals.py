@@ -89,11 +89,11 @@ def test_a_reference_that_the_target_was_trained_from_is_an_upper_bound(stage, t
 def test_dc_pdd_needs_a_corpus(stage, tmp_path):
     with pytest.raises(ConfigError, match="method.dc_pdd needs a corpus, but .*corpus is null"):
         choose_methods(stage("dc_pdd", corpus=None))
-    with pytest.raises(ConfigError, match="corpus is 'nowhere': there is no such file or finish"):
+    with pytest.raises(ConfigError, match="^method.dc_pdd.corpus is 'nowhere': there is no such"):
         run(stage("dc_pdd", corpus="nowhere"))
     empty = tmp_path / "empty.txt"
     empty.write_text("")
-    with pytest.raises(DataError, match=r"empty.txt' has no text, so no token has a frequency"):
+    with pytest.raises(DataError, match=r"empty.txt': it has no text, so no token has a frequency"):
         run(stage("dc_pdd", corpus=str(empty)))
 
 
