@@ -23,6 +23,11 @@ from contamination.training.run import run
 from contamination.training.trained_model import open_checkpoint
 from tests.training.conftest import TARGET
 from tests.training.test_finetuning import DEEPSPEED, of, texts_of
+from tests.training.test_unlearning import (
+    clean,  # noqa: F401
+    forget,  # noqa: F401
+    kept,  # noqa: F401
+)
 
 EXACT = 1e-6
 HERE = World(0, 1, torch.device("cpu"))
