@@ -85,7 +85,9 @@ def render(table: pd.DataFrame) -> str:
         cells = [
             name,
             f"{row.value:.3f} [{row.ci_low:.3f}, {row.ci_high:.3f}]",
-            f"{row.value_tpr:.2f} [{row.ci_low_tpr:.2f}, {row.ci_high_tpr:.2f}]",
+            "too few texts"
+            if np.isnan(row.value_tpr)
+            else f"{row.value_tpr:.2f} [{row.ci_low_tpr:.2f}, {row.ci_high_tpr:.2f}]",
         ]
         if np.isnan(row.difference):
             cells += ["–", "–"]
