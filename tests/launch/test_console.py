@@ -51,7 +51,10 @@ def test_the_lists_have_every_choice_and_what_it_is(monkeypatch, capsys):
         (["analyse", "wandb", "projct=x"], "error: projct: unknown field. Did you mean project or"),
         (["train", "training.learning_rat=1"], "Did you mean training.learning_rate?"),
         (["audit", "bok", "--help"], "error: audit=bok: unknown audit. Did you mean books?"),
-        (["audit"], "error: audit is missing: choose one of benchmark, books, unlearning"),
+        (
+            ["audit"],
+            "error: audit is missing: choose one of benchmark, books, one_run_bound, reference_attack",
+        ),
         (["launch"], "error: launch: there is nothing to run. Give an experiment, such as"),
         (["launch", "-m"], "error: launch: there is nothing to run. Give an experiment, such as"),
         (["launch", "expriment=quickstart"], "Did you mean experiment?"),

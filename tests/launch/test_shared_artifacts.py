@@ -37,6 +37,7 @@ TRAINING = {
     "rmu_layer": 1, "rmu_coefficient": 3.0, "idk_beta": 0.5, "idk_answers": "another",
 }  # fmt: skip
 INJECTION = {
+    "membership": "bernoulli",
     "members": 20, "nonmembers": 20, "adapt_sizes": True, "held_out": 3, "budget_tokens": 300_000,
     "sequence_tokens": 128, "example_max_tokens": 60, "benchmark_source": "hub", "part": "all",
     "separator": " ", "boundary": "token", "window": [0.5, 1.0], "last_tokens": 50_000,
