@@ -53,7 +53,7 @@ def test_the_lists_have_every_choice_and_what_it_is(monkeypatch, capsys):
         (["audit", "bok", "--help"], "error: audit=bok: unknown audit. Did you mean books?"),
         (
             ["audit"],
-            "error: audit is missing: choose one of benchmark, books, one_run_bound, reference_attack",
+            "error: audit is missing: choose one of benchmark, books, one_run_bound",
         ),
         (["launch"], "error: launch: there is nothing to run. Give an experiment, such as"),
         (["launch", "-m"], "error: launch: there is nothing to run. Give an experiment, such as"),
