@@ -75,28 +75,28 @@ class AuditedCell:
         return scores
 
 
-def open_cells(field: str, given: Any) -> list[AuditedCell]:
+def open_cells(field: str, source: Any) -> list[AuditedCell]:
     """Opens the cells of a report, or those in a list of {corpus, model, clean, contaminated}.
 
     Raises:
         ConfigError: it is neither.
         ArtifactError: an artefact can't be used, or a model was not trained on its corpus.
     """
-    return [_open_audited_cell(f"{field}.{i}", p) for i, p in enumerate(_paths(field, given))]
+    return [_open_audited_cell(f"{field}.{i}", p) for i, p in enumerate(_paths(field, source))]
 
 
-def _paths(field: str, given: Any) -> list[CellPaths]:
-    if isinstance(given, str | Path):
-        with errors_naming_folders(given):
-            given = open_report(given).config["cells"]
-    is_list = isinstance(given, Sequence) and all(isinstance(paths, Mapping) for paths in given)
-    if not is_list or not given:
+def _paths(field: str, source: Any) -> list[CellPaths]:
+    if isinstance(source, str | Path):
+        with errors_naming_folders(source):
+            source = open_report(source).config["cells"]
+    is_list = isinstance(source, Sequence) and all(isinstance(paths, Mapping) for paths in source)
+    if not is_list or not source:
         raise ConfigError(
-            f"{field} is {given!r}: give the folder of a report (runs/report/…), or a list of "
+            f"{field} is {source!r}: give the folder of a report (runs/report/…), or a list of "
             "cells, each {corpus: DIR, model: DIR, clean: DIR, contaminated: DIR}."
         )
     try:
-        return [parse_typed(dict(paths), CellPaths) for paths in given]
+        return [parse_typed(dict(paths), CellPaths) for paths in source]
     except ValueError as error:
         raise ConfigError(f"{field}: {error}. Give corpus, model, clean, contaminated.") from error
 

@@ -103,7 +103,7 @@ def dp(runs: str, draws: str = "20", epsilon: str = "4") -> None:
     tokenizer, corpus = audited.corpus.tokenizer, audited.corpus
     sequences = [tokenizer.encode(text)[:TOKENS] for text in texts]
     blocks = np.concatenate([*corpus.iter_blocks()])[: len(texts), :TOKENS]
-    others = [block.tolist() for block in blocks]
+    clean = [block.tolist() for block in blocks]
     benchmarks = audited.cell.examples["benchmark"].to_numpy(str)
     print(
         f"δ = {DELTA:g}; {len(texts)} coins; batches of {BATCH}, {STEPS} steps; one sequence each"
@@ -116,7 +116,7 @@ def dp(runs: str, draws: str = "20", epsilon: str = "4") -> None:
         for draw in range(int(draws) if target else 3):
             member = np.random.default_rng(draw).random(len(texts)) < 0.5
             chosen = [s for s, is_in in zip(sequences, member, strict=True) if is_in]
-            spent, before, after = _train(start, [*chosen, *others], sequences, target, draw)
+            spent, before, after = _train(start, [*chosen, *clean], sequences, target, draw)
             lower_bound = _bound(after - before, benchmarks, member)
             over += lower_bound.epsilon > spent
             name, right = (

@@ -33,8 +33,8 @@ class Material:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.given = json.loads((folder / "material.json").read_text())
-        self.texts: list[str] = [text for text, _ in self.given["texts"]]
+        self.content = json.loads((folder / "material.json").read_text())
+        self.texts: list[str] = [text for text, _ in self.content["texts"]]
         self.tokenizer = AutoTokenizer.from_pretrained(folder / "target")
         self.tokenizer.pad_token = self.tokenizer.pad_token or self.tokenizer.eos_token
 
@@ -103,14 +103,14 @@ def con_recall(repositories: Path, material: Material) -> Numbers:
     from run import inference  # it asks for NLTK's data, which the scores do not need
 
     accelerator, tokenizer = types.SimpleNamespace(device="cpu"), material.tokenizer
-    model, found = material.model(), []
-    prefixes = material.given["nonmember_prefix"], material.given["member_prefix"]
+    model, scores = material.model(), list[float]()
+    prefixes = material.content["nonmember_prefix"], material.content["member_prefix"]
     for text in material.texts:
         example = inference(
             model, model, tokenizer, tokenizer, text, *prefixes, accelerator, len(prefixes[0]), {}
         )
-        found.append(example["pred"]["con-recall_0.5"])
-    return {"con_recall": found}
+        scores.append(example["pred"]["con-recall_0.5"])
+    return {"con_recall": scores}
 
 
 def dc_pdd(repositories: Path, material: Material) -> Numbers:
@@ -202,13 +202,13 @@ def fast_mia(repositories: Path, material: Material) -> Numbers:
     model = material.model()
 
     def outputs(texts: list[str], *_: Any) -> list[Any]:
-        found = []
+        outputs_of_texts = []
         for text in texts:
             ids = material.ids(text)
             taken = logprob_rows(model, ids)[np.arange(len(ids) - 1), ids[1:]]
             rows = [{0: types.SimpleNamespace(logprob=value)} for value in taken.tolist()]
-            found.append(types.SimpleNamespace(prompt_logprobs=[None, *rows]))
-        return found
+            outputs_of_texts.append(types.SimpleNamespace(prompt_logprobs=[None, *rows]))
+        return outputs_of_texts
 
     frequency, counts = DCPDDMethod({}), material.token_counts().tolist()
     scores = {"dc_pdd": [
@@ -218,10 +218,10 @@ def fast_mia(repositories: Path, material: Material) -> Numbers:
     contrast = CONReCaLLMethod({"pass_window": True, "num_shots": 4, "gamma": 0.5})
     contrast.get_outputs = outputs
     # prefixes are drawn from the labelled texts that are scored: those of the material stand in
-    drawn = [material.given["member_prefix"], material.given["nonmember_prefix"]]
+    drawn = [material.content["member_prefix"], material.content["nonmember_prefix"]]
     module = sys.modules["src.methods.conrecall"]
     module.extract_prefix = lambda *_: drawn.pop(0)  # type: ignore[attr-defined]
-    labels = [label for _, label in material.given["texts"]]
+    labels = [label for _, label in material.content["texts"]]
     scores["con_recall"] = contrast.run(material.texts, labels, None, material.tokenizer, None)
     return scores
 
@@ -237,9 +237,9 @@ def info_rmia(repositories: Path, material: Material) -> Numbers:
         attack = TokenLevelInfoRMIA(
             target, tokenizer, [reference], [tokenizer], temperature, "mean", "cpu"
         )
-        found = [attack.predict(text)["token_level_informia"] for text in material.texts]
+        predicted = [attack.predict(text)["token_level_informia"] for text in material.texts]
         # `predict` turns the sign, so that its members have low scores
-        scores[f"info_rmia, T={temperature:.0f}"] = [-score for score in found]
+        scores[f"info_rmia, T={temperature:.0f}"] = [-score for score in predicted]
     windows = WBC(target, tokenizer, reference, tokenizer, "cpu")
     scores["wbc"] = [windows.predict(text) for text in material.texts]
     return scores
@@ -261,7 +261,7 @@ def codec(repositories: Path, material: Material) -> Numbers:
         detector = names["CoDeC"](tokens)
         scores[name] = [
             detector.detect_contamination(text, context, handler)
-            for text, context in zip(material.texts, material.given["contexts"], strict=True)
+            for text, context in zip(material.texts, material.content["contexts"], strict=True)
         ]
     return scores
 
@@ -275,24 +275,24 @@ def unlearning(repositories: Path, material: Material) -> Numbers:
     from trainer.unlearn.simnpo import SimNPO
 
     target, reference = material.model(), material.model("reference")
-    forget = batch_of(material.given["forget"])
-    answers = batch_of(material.given["answers"])
-    retained = batch_of(material.given["retained"])
+    forget = batch_of(material.content["forget"])
+    answers = batch_of(material.content["answers"])
+    retained = batch_of(material.content["retained"])
 
     def of(trainer: Any, inputs: Any = forget, retain: str = "NLL", **fields: Any) -> list[float]:
         """The loss on the forget set, and that on the retained text."""
-        made = object.__new__(trainer)  # not a whole HF Trainer: its losses alone
+        losses = object.__new__(trainer)  # not a whole HF Trainer: its losses alone
         fields |= {"retain_loss_type": retain, "ref_model": reference, "model": target}
-        vars(made).update(fields)
+        vars(losses).update(fields)
         with torch.no_grad():
             both = [
-                made.compute_loss(target, {"forget": inputs, "retain": retained})
-                for made.gamma, made.alpha in ((1.0, 0.0), (0.0, 1.0))
+                losses.compute_loss(target, {"forget": inputs, "retain": retained})
+                for losses.gamma, losses.alpha in ((1.0, 0.0), (0.0, 1.0))
             ]
         return [float(loss) for loss in both]
 
     layers = {"model_module": target.model.layers[1], "ref_module": reference.model.layers[1]}
-    direction = torch.tensor(material.given["direction"])[None, None]
+    direction = torch.tensor(material.content["direction"])[None, None]
     pair = {"original": forget, "alternate": answers}
     misdirection = of(RMU, retain="EMBED_DIFF", control_vec=direction, **layers)
     scores: Numbers = {
@@ -305,7 +305,7 @@ def unlearning(repositories: Path, material: Material) -> Numbers:
     }
     one_by_one = [
         of(RMU, batch_of([row]), "EMBED_DIFF", control_vec=direction, **layers)[0]
-        for row in material.given["forget"]
+        for row in material.content["forget"]
     ]
     scores["rmu, text by text"] = float(np.mean(one_by_one))
     scores["retained kl, all positions"] = scores["retained kl"]
@@ -331,7 +331,7 @@ def metrics(repositories: Path, material: Material) -> Numbers:
     from evals.metrics.utility import hm_aggregate
 
     eos = material.tokenizer.eos_token_id
-    questions = material.given["questions"]
+    questions = material.content["questions"]
     scores: Numbers = {}
 
     def evaluate(metric: Any, model: Any, rows: list[Any], end: bool) -> Any:
@@ -347,8 +347,8 @@ def metrics(repositories: Path, material: Material) -> Numbers:
         model = material.model(name)
         right = [[q["answers"][0], q["start"]] for q in questions]
         for title, metric in (("es", extraction_strength), ("em", exact_memorization)):
-            found = evaluate(metric, model, right, True)["value_by_index"]
-            scores[f"{title}, {name}"] = [found[n]["score"] for n in range(len(questions))]
+            by_index = evaluate(metric, model, right, True)["value_by_index"]
+            scores[f"{title}, {name}"] = [by_index[n]["score"] for n in range(len(questions))]
         for end in (False, True):
             correct = evaluate(probability, model, right, end)
             wrong = [
@@ -359,27 +359,31 @@ def metrics(repositories: Path, material: Material) -> Numbers:
                 n: {key: [values[n][key] for values in wrong] for key in ("prob", "avg_loss")}
                 for n in range(len(questions))
             }
-            given = {"correct": correct, "wrong": {"value_by_index": together}}
+            answers = {"correct": correct, "wrong": {"value_by_index": together}}
             after = ", with its end" if end else ""
             ratio = truth_ratio._metric_fn(
-                model, pre_compute=given, aggregator="closer_to_1_better"
+                model, pre_compute=answers, aggregator="closer_to_1_better"
             )
             scores[f"truth_ratio, {name}{after}"] = ratio["agg_value"]
-            shares = probability_w_options._metric_fn(model, pre_compute=given)
+            shares = probability_w_options._metric_fn(model, pre_compute=answers)
             scores[f"probability, {name}{after}"] = shares["agg_value"]
             if not end:
                 ratios[name] = ratio
     logs = {"retain_model_logs": {"retain": ratios["reference"]}}
     test = ks_test._metric_fn(None, pre_compute={"forget": ratios["target"]}, reference_logs=logs)
     scores["forget_quality"] = float(test["agg_value"])
-    pairs, found = material.given["aurocs"], []
+    pairs, values = material.content["aurocs"], list[float]()
     for unlearned, retrained in pairs:
         logs = {"retain_model_logs": {"retain": {"agg_value": retrained}}}
         inputs = {"pre_compute": {"forget": {"agg_value": unlearned}}, "reference_logs": logs}
-        found.append(privleak._metric_fn(None, **inputs)["agg_value"])
-    scores["privleak"] = found
-    values = {str(n): {"agg_value": value} for n, value in enumerate(material.given["utilities"])}
-    scores["model_utility"] = float(hm_aggregate._metric_fn(None, pre_compute=values)["agg_value"])
+        values.append(privleak._metric_fn(None, **inputs)["agg_value"])
+    scores["privleak"] = values
+    utilities = {
+        str(n): {"agg_value": value} for n, value in enumerate(material.content["utilities"])
+    }
+    scores["model_utility"] = float(
+        hm_aggregate._metric_fn(None, pre_compute=utilities)["agg_value"]
+    )
     return scores
 
 

@@ -81,8 +81,8 @@ def main() -> None:
     place = Path(folder).absolute()
     if not (place / "material.json").exists():
         make_material(place, *(sys.argv[4:] or [str(SMALL)]))
-    given = json.loads((place / "material.json").read_text())
-    ours = cached(place / "ours.json", lambda: our_numbers(place, given))
+    material = json.loads((place / "material.json").read_text())
+    ours = cached(place / "ours.json", lambda: our_numbers(place, material))
     script = Path(__file__).with_name("public_code.py")
     for name in RUNS:
         command = [python, str(script), name, str(Path(repositories).absolute()), str(place)]
@@ -97,7 +97,7 @@ def main() -> None:
             print(f"{name}: {error}", flush=True)
             continue
         for number, theirs in numbers.items():
-            print(f"{name}: {number}: {compare(number, theirs, ours, given)}", flush=True)
+            print(f"{name}: {number}: {compare(number, theirs, ours, material)}", flush=True)
 
 
 def cached(path: Path, make: Any) -> Numbers:
@@ -137,7 +137,9 @@ def make_material(place: Path, path: str, rate: str = "2e-5") -> None:
     shots = [{"text": t.rstrip("\n"), "member": n < SHOTS} for n, t in enumerate(prefixes)]
     (place / "prefix.jsonl").write_text("\n".join(map(json.dumps, shots)))
     (place / "corpus.txt").write_text("\n".join(text for text, _ in texts for _ in "123") + "\n")
-    made = [make_text(str(n), text, bool(label), "all") for n, (text, label) in enumerate(texts)]
+    labelled_texts = [
+        make_text(str(n), text, bool(label), "all") for n, (text, label) in enumerate(texts)
+    ]
     direction = np.random.default_rng(0).random(reference.config.hidden_size)
 
     def encode(text: str) -> list[int]:
@@ -155,11 +157,11 @@ def make_material(place: Path, path: str, rate: str = "2e-5") -> None:
     ]
     rows = [(question["answers"][0], question["start"]) for question in answered[:4]]
     idk = [(encode(q["prompt"] + " I don't know."), q["start"]) for q in answered[:4]]
-    given = {
+    material = {
         "texts": texts,
         "member_prefix": prefixes[:SHOTS],
         "nonmember_prefix": prefixes[SHOTS:],
-        "contexts": draw_contexts(made, 1, 0),
+        "contexts": draw_contexts(labelled_texts, 1, 0),
         "questions": answered,
         "forget": rows,
         "answers": idk,
@@ -168,7 +170,7 @@ def make_material(place: Path, path: str, rate: str = "2e-5") -> None:
         "aurocs": AUROCS,
         "utilities": UTILITIES,
     }
-    (place / "material.json").write_text(json.dumps(given))
+    (place / "material.json").write_text(json.dumps(material))
 
 
 def split_answer(text: str) -> tuple[str, list[str]]:
@@ -209,10 +211,10 @@ def fine_tune(model: Any, tokenizer: Any, texts: Sequence[str], rate: float) -> 
     model.eval()
 
 
-def our_numbers(place: Path, given: Mapping[str, Any]) -> Numbers:
+def our_numbers(place: Path, material: Mapping[str, Any]) -> Numbers:
     """Returns everything of this side."""
-    numbers = our_scores(place) | our_losses(place, given) | our_metrics(place, given)
-    texts = [make_text(str(n), text, None, "all") for n, (text, _) in enumerate(given["texts"])]
+    numbers = our_scores(place) | our_losses(place, material) | our_metrics(place, material)
+    texts = [make_text(str(n), text, None, "all") for n, (text, _) in enumerate(material["texts"])]
     model = LoadedModel(HFModel.from_path("model.path", str(place / "target")), CPU)
     for name, skip in (("codec", 10), ("codec, all tokens", 0)):
         drops = context_drops(texts, model, 1, skip).texts["drop"]
@@ -242,7 +244,7 @@ def our_scores(place: Path) -> Numbers:
     }
 
 
-def our_losses(place: Path, given: Mapping[str, Any]) -> Numbers:
+def our_losses(place: Path, material: Mapping[str, Any]) -> Numbers:
     """Returns the objectives' losses, means over texts or tokens."""
     import torch
 
@@ -250,14 +252,14 @@ def our_losses(place: Path, given: Mapping[str, Any]) -> Numbers:
         load_model("model.path", str(place / name)).float().eval()
         for name in ("target", "reference")
     )
-    width = max(len(ids) for ids, _ in (*given["forget"], *given["answers"]))
-    forget, retained = batch(given["forget"], width), batch(given["retained"])
-    texts = len(given["forget"])
+    width = max(len(ids) for ids, _ in (*material["forget"], *material["answers"]))
+    forget, retained = batch(material["forget"], width), batch(material["retained"])
+    texts = len(material["forget"])
     answers = [
         EncodedText(np.array(ids), np.arange(len(ids)) >= start, 0, len(ids))
-        for ids, start in given["answers"]
+        for ids, start in material["answers"]
     ]
-    direction = np.array(given["direction"])
+    direction = np.array(material["direction"])
     length = float(np.linalg.norm(direction))
     rmu = RMU("output", False, LAYER, length, direction / length)
     counted = float(retained.loss_mask_BS.sum())
@@ -294,31 +296,31 @@ def batch(rows: Sequence[Any], width: int = 0) -> Any:
     return batch_of_texts(ids_BS, numbers_BS, output_BS, "output", packed=False)
 
 
-def our_metrics(place: Path, given: Mapping[str, Any]) -> Numbers:
+def our_metrics(place: Path, material: Mapping[str, Any]) -> Numbers:
     """Returns the metrics of unlearning."""
     questions = [
         AnsweredQuestion(str(n), "all", None, q["prompt"], q["texts"][0], None, q["texts"][1:])
-        for n, q in enumerate(given["questions"])
+        for n, q in enumerate(material["questions"])
     ]
     stage = cast(AuditStage, SimpleNamespace(detection=CPU))
-    found: Numbers = {"privleak": [privleak(*pair) for pair in given["aurocs"]]}
+    numbers: Numbers = {"privleak": [privleak(*pair) for pair in material["aurocs"]]}
     ratios = {}
     for name in ("target", "reference"):
         source = HFModel.from_path("model.path", str(place / name))
         stats = read_answers(stage, cast(AuditedModel, SimpleNamespace(source=source)), questions)
-        ratios[name] = np.array([one.truth_ratio for one in stats])
+        ratios[name] = np.array([answer.truth_ratio for answer in stats])
         shares = [answer_probability(s.answer, s.wrong, multiple_choice=True) for s in stats]
-        found |= {
-            f"es, {name}": [extraction_strength(one.is_greedy) for one in stats],
-            f"em, {name}": [exact_memorization(one.is_greedy) for one in stats],
+        numbers |= {
+            f"es, {name}": [extraction_strength(answer.is_greedy) for answer in stats],
+            f"em, {name}": [exact_memorization(answer.is_greedy) for answer in stats],
             f"truth_ratio, {name}": mean_closeness_to_1(ratios[name]),
             f"probability, {name}": float(np.mean(shares)),
         }
-    found["forget_quality"] = forget_quality(ratios["target"], ratios["reference"])
-    return found | {"model_utility": model_utility(given["utilities"])}
+    numbers["forget_quality"] = forget_quality(ratios["target"], ratios["reference"])
+    return numbers | {"model_utility": model_utility(material["utilities"])}
 
 
-def compare(name: str, theirs: Any, ours: Numbers, given: Mapping[str, Any]) -> str:
+def compare(name: str, theirs: Any, ours: Numbers, material: Mapping[str, Any]) -> str:
     """Returns how far two numbers or lists of scores are apart."""
     from scipy.stats import spearmanr
     from sklearn.metrics import roc_auc_score
@@ -328,13 +330,17 @@ def compare(name: str, theirs: Any, ours: Numbers, given: Mapping[str, Any]) -> 
     if not isinstance(theirs, list):
         return f"ours {ours[key]:.7g}, theirs {theirs:.7g}, apart {abs(ours[key] - theirs):.1e}"
     pairs = [pair for pair in zip(ours[key], theirs, strict=True) if pair[1] is not None]
-    own, other = np.array(pairs, float).T
-    line = f"apart {np.abs(own - other).max():.1e}, {np.sum(np.abs(own - other) > 1e-4)} by > 1e-4"
-    line += f" of {len(own)}, rank correlation {spearmanr(own, other).statistic:.4f}"
-    if len(theirs) != len(given["texts"]) or name.startswith("codec"):
-        return f"{line}, means {own.mean():.4f} and {other.mean():.4f}"
-    labels = [label for (_, label), n in zip(given["texts"], theirs, strict=True) if n is not None]
-    areas = [roc_auc_score(labels, values) for values in (own, other)]
+    our_values, their_values = np.array(pairs, float).T
+    apart = np.abs(our_values - their_values)
+    correlation = spearmanr(our_values, their_values).statistic
+    line = f"apart {apart.max():.1e}, {np.sum(apart > 1e-4)} by > 1e-4 of {len(apart)}, "
+    line += f"rank correlation {correlation:.4f}"
+    if len(theirs) != len(material["texts"]) or name.startswith("codec"):
+        return f"{line}, means {our_values.mean():.4f} and {their_values.mean():.4f}"
+    labels = [
+        label for (_, label), n in zip(material["texts"], theirs, strict=True) if n is not None
+    ]
+    areas = [roc_auc_score(labels, values) for values in (our_values, their_values)]
     return f"{line}, AUROC {areas[0]:.4f} and {areas[1]:.4f}"
 
 

@@ -38,8 +38,8 @@ def _log_mean_over_references(phi: Floats, side: Flags) -> Floats:
     """Returns the log of the mean of exp φ over a side's references; (K, N), −∞ without any."""
     means = np.full(phi.shape, -np.inf)
     for target in range(len(phi)):
-        others = np.arange(len(phi)) != target
-        counts = side[others].sum(axis=0)
-        sums = logsumexp(np.where(side[others], phi[others], -np.inf), axis=0)
+        is_reference = np.arange(len(phi)) != target
+        counts = side[is_reference].sum(axis=0)
+        sums = logsumexp(np.where(side[is_reference], phi[is_reference], -np.inf), axis=0)
         means[target] = np.where(counts > 0, sums - np.log(np.maximum(counts, 1)), -np.inf)
     return means
