@@ -270,9 +270,10 @@ def open_artifact(folder: Path | str, kind: str) -> Artifact:
         ArtifactError: it is missing, unfinished, damaged, or of another kind.
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    if not folder.is_dir():  # the name may be a received file's: it stays one line
+        name = str(folder) if str(folder).isprintable() else repr(str(folder))
         raise ArtifactError(
-            f"{kind} folder {folder} does not exist: give a folder under runs/{kind}/."
+            f"{kind} folder {name} does not exist: give a folder under runs/{kind}/."
         )
     if not is_complete(folder):
         raise ArtifactError(

@@ -319,3 +319,9 @@ def test_a_config_that_could_not_be_read_again_is_refused_before_the_work(value,
     with pytest.raises(ConfigError, match=r"^a\.b (is 'x|has 200,001 of).* can be read:"):
         build_or_open(folder, {"a": {"b": value}}, {}, make)
     assert not (folder / "config.yaml").exists()
+
+
+def test_a_missing_folder_is_named_in_one_line(tmp_path):
+    with pytest.raises(ArtifactError, match="does not exist") as raised:
+        open_artifact(tmp_path / "a\x1b[2J\nb", "scores")
+    assert str(raised.value).isprintable()
