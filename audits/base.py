@@ -20,7 +20,7 @@ from hydra.core.config_store import ConfigStore
 from contamination.core.artifacts import Artifact
 from contamination.core.cli import CONF
 from contamination.core.commands import Command, read_commands
-from contamination.core.config import Ranged
+from contamination.core.config import Ranged, runtime_field
 from contamination.core.errors import ConfigError, near_names, require
 from contamination.core.field_docs import describe_dataclass
 from contamination.core.report.document import ReportContent
@@ -28,6 +28,7 @@ from contamination.core.stored_files import read_yaml
 from contamination.data.config import ExamplesConfig
 from contamination.data.texts import Texts
 from contamination.detection.config import DetectionStage, ScoredModelConfig, ScoringNodes
+from contamination.training.config import WandbConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,8 @@ class AuditStage(ScoringNodes):
 
     audit: dict[str, Any]
     """`_target_`, which names a subclass of `Audit`, and its fields."""
+    wandb: WandbConfig = runtime_field(WandbConfig(mode="disabled"))
+    """Where the audit's numbers, tables and page are logged as a run of the type `audit`."""
 
     def score_texts(
         self, texts: Texts, description: str, model: ScoredModelConfig | None = None

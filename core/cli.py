@@ -12,10 +12,10 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import hydra
 from hydra import compose, initialize_config_dir
@@ -143,8 +143,16 @@ def run_stage(
         return run(compose_stage(name, overrides, schema)).path
 
 
-def compose_stage(name: str, overrides: Sequence[str], schema: type[T]) -> T:
+def compose_stage(
+    name: str, overrides: Sequence[str], schema: type[T], nodes: Mapping[str, Any] | None = None
+) -> T:
     """Returns the config of `conf/<name>.yaml` with overrides such as `corpus=news`, `seed=1`.
+
+    Args:
+        name: the name of the file in conf/, without its suffix.
+        overrides: overrides as on the command line.
+        schema: the stage's config class.
+        nodes: further values, merged into the composed configuration.
 
     Raises:
         ConfigError: a field or a choice is unknown, or a value is not allowed.
@@ -153,12 +161,25 @@ def compose_stage(name: str, overrides: Sequence[str], schema: type[T]) -> T:
         require(isinstance(override, str), "overrides", override, 'give strings, such as "seed=1".')
     overrides = quote_templates(overrides)
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
+        with _without_running_hydra(), initialize_config_dir(str(CONF), version_base="1.3"):
             config = compose(name, list(overrides))
-    except HydraException as error:
+        for node_name, node in (nodes or {}).items():
+            OmegaConf.update(config, node_name, node)
+    except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_hydra_error_message(error, name, overrides)) from error
     check_runs_folder(config)
     return convert_config(config, schema)
+
+
+@contextmanager
+def _without_running_hydra() -> Iterator[None]:
+    """Lets another configuration be composed while a Hydra application runs."""
+    application = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        yield
+    finally:
+        GlobalHydra.instance().hydra = application  # not the instance that was cleared
 
 
 def quote_templates(overrides: Sequence[str]) -> list[str]:

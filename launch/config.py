@@ -193,6 +193,8 @@ class PipelineNodes:
     analysis: AnalysisConfig
     wandb: WandbConfig
     second_stage: SecondStage = field(default_factory=SecondStage)
+    audits: list[str] = field(default_factory=list)
+    """Audits of the cells that follow the report, by their names in conf/audit."""
 
 
 register_schema("second_stage", SecondStage)

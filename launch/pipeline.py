@@ -16,6 +16,7 @@ from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.injection.config import InjectionStage
 from contamination.launch import second_stage, shared_artifacts
+from contamination.launch.audits import check_audits, run_audits
 from contamination.launch.config import ClusterConfig, LaunchSettings, PipelineNodes
 from contamination.launch.plan import BASE, CellPlan, check_methods, plan, stage_with_models
 from contamination.launch.stage_runner import Stages
@@ -91,6 +92,7 @@ def make_checked_cell_plan(
     Raises:
         UserError: something that can be known before any work.
     """
+    check_audits(config)
     cell = plan(config, read_benchmarks=read_benchmarks, check_base_model=not cell_was_done)
     processes = stages.processes("train").count
     check_batch(cell.training.training, processes)
@@ -112,13 +114,19 @@ def run(config: DictConfig) -> Artifact:
 
 
 def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
-    """Writes the report on the cells of one experiment, or reuses it."""
+    """Writes the report on the cells of one experiment, and its audits; finished ones are reused.
+
+    Returns:
+        The report's folder.
+    """
     import contamination.analysis.run
 
     nodes = convert_config(config, PipelineNodes)
     seed = 0  # draws the same resamples for all reports
     stage = AnalysisStage(config.name, seed, config.runs, list(cells), nodes.analysis, nodes.wandb)
-    return contamination.analysis.run.run(stage)
+    report_artifact = contamination.analysis.run.run(stage)
+    run_audits(config, report_artifact)
+    return report_artifact
 
 
 def _make_corpora(plan: CellPlan, stages: Stages) -> Corpora:

@@ -1,10 +1,12 @@
 """The one-run audit as a command: its artefact, its sentences, and bad input."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from contamination.analysis.wandb.read import _inspect_record, offline_runs
 from contamination.audits.base import AuditStage
 from contamination.audits.one_run_bound import audit as audit_module
 from contamination.audits.one_run_bound.guesses import GuessRule, OneRunBound
@@ -12,6 +14,8 @@ from contamination.audits.one_run_bound.report import Group, report
 from contamination.audits.run import MARKDOWN, run
 from contamination.core.errors import ConfigError
 from contamination.core.report.document import markdown_document
+from contamination.training.config import WandbConfig
+from tests.analysis.wandb.test_wandb import needs_reader
 from tests.audits.reference_attack.simulated import audited_cell, draw_cells
 
 
@@ -106,3 +110,19 @@ def test_no_score_of_a_label_is_used(one_cell, tmp_path):
     again = run(stage(tmp_path / "b", shares=[1.0]))
     assert again.counts["guesses"] == made.counts["guesses"] == 200
     assert again.counts["correct"] < 125 < made.counts["correct"]
+
+
+@needs_reader
+def test_its_numbers_table_and_page_are_a_run_in_weights_and_biases(tmp_path):
+    mirrored = replace(stage(tmp_path), wandb=WandbConfig("offline"), name="private")
+    artifact = run(mirrored)
+    (path,) = tmp_path.glob(f"wandb/offline-run-*{artifact.path.name[-12:]}/*.wandb")
+    (run_fields,) = [line["run"] for line in _inspect_record(path) if line["type"] == "run"]
+    assert (run_fields["run_group"], run_fields["job_type"]) == ("private", "audit")
+    (record,) = _inspect_record(path, "--summary")
+    summary = record["summary"]
+    assert summary["one_run_bound/epsilon"] == pytest.approx(artifact.counts["epsilon"])
+    assert {"tables/one_run_bound/bound", "pages/one_run_bound"} <= summary.keys()
+    assert [*offline_runs(tmp_path / "wandb")] == []  # not taken for a cell
+    run(mirrored)  # reused, so not logged again
+    assert len([*tmp_path.glob("wandb/offline-run-*")]) == 1

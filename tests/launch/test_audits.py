@@ -1,0 +1,31 @@
+"""Audits of a launch's cells: refused before any work, or conducted after the report."""
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+
+from contamination.core.cli import CONF
+from contamination.core.errors import ConfigError
+from contamination.launch.audits import check_audits
+
+
+def check(*overrides):
+    """Checks the audits while a Hydra application runs, as a launch does."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        running = GlobalHydra.instance().hydra
+        check_audits(compose("pipeline", ["experiment=quickstart", *overrides]))
+        assert GlobalHydra.instance().hydra is running
+
+
+def test_audits_that_read_cells_are_accepted():
+    check()
+    check("audits=[one_run_bound, reference_attack]")
+    check("experiment=reference_attack")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("one_run", "Did you mean one_run_bound"), ("books", "Known: one_run_bound")]
+)
+def test_others_are_refused(name, hint):
+    with pytest.raises(ConfigError, match=f"audits: '{name}' is no audit of cells. {hint}"):
+        check(f"audits=[{name}]")
