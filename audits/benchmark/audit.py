@@ -15,7 +15,6 @@ from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAu
 from contamination.audits.benchmark import inputs
 from contamination.audits.benchmark.blind import cached_blind_tests
 from contamination.audits.benchmark.comparison import (
-    FEWEST,
     Comparison,
     by_benchmark,
     compare,
@@ -23,6 +22,7 @@ from contamination.audits.benchmark.comparison import (
     holm,
     too_few,
 )
+from contamination.audits.benchmark.config import FEWEST
 from contamination.audits.benchmark.exchangeability import LEAST_P, RELABELLINGS
 from contamination.audits.benchmark.origin import (
     check_near_copies,
