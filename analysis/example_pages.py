@@ -17,9 +17,9 @@ from contamination.core.hub import hub_offline
 from contamination.core.integrity import errors_naming_folders
 from contamination.core.registry import find_registered_class
 from contamination.core.stored_files import count_values, escape_interpolations
+from contamination.detection.config import ViewStage
 from contamination.detection.methods.base import Method
 from contamination.detection.scores import open_scores
-from contamination.detection.viewer.run import ViewStage
 from contamination.detection.viewer.run import run as write_view
 
 FOLDER = "examples"

@@ -24,7 +24,8 @@ def main(config: DictConfig) -> None:
 
 def fresh(config: DictConfig) -> None:
     """Writes questions to publish and questions to keep back."""
-    from contamination.audits.benchmark.fresh_questions import FreshStage, make_fresh
+    from contamination.audits.benchmark.config import FreshStage
+    from contamination.audits.benchmark.fresh_questions import make_fresh
 
     folder = make_fresh(convert_config(config, FreshStage))
     print("\n".join(f"wrote {path}" for path in sorted(folder.iterdir())))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hydra.core.config_store import ConfigStore
 
@@ -23,12 +23,14 @@ from contamination.core.commands import Command, read_commands
 from contamination.core.config import Ranged, runtime_field
 from contamination.core.errors import ConfigError, near_names, require
 from contamination.core.field_docs import describe_dataclass
-from contamination.core.report.document import ReportContent
 from contamination.core.stored_files import read_yaml
 from contamination.data.config import ExamplesConfig
-from contamination.data.texts import Texts
 from contamination.detection.config import DetectionStage, ScoredModelConfig, ScoringNodes
 from contamination.training.config import WandbConfig
+
+if TYPE_CHECKING:
+    from contamination.core.report.document import ReportContent
+    from contamination.data.texts import Texts
 
 
 @dataclass(frozen=True, kw_only=True)

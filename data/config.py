@@ -9,7 +9,9 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig
 
 from contamination.core.config import Ranged, at_least, one_of, register_schema, runtime_field
-from contamination.data.readers.rows import ON_ERROR
+
+ON_ERROR = ("stop", "skip")
+"""What to do with input that can't be used: an error, or leave it out and count it."""
 
 
 @dataclass  # not frozen, since OmegaConf can't fill in frozen dataclasses within a list

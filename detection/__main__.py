@@ -66,7 +66,8 @@ def main(config: DictConfig) -> None:
 def online(config: DictConfig) -> None:
     """Scores windows of joined texts and prints a summary of their scores."""
     from contamination.detection.summary import summarise_scores
-    from contamination.detection.tasks.online import OnlineStage, run
+    from contamination.detection.tasks.config import OnlineStage
+    from contamination.detection.tasks.online import run
 
     stage = convert_config(config, OnlineStage)
     table, windows = run(stage)
@@ -83,7 +84,8 @@ def online(config: DictConfig) -> None:
 
 def codec(config: DictConfig) -> None:
     """Prints the share of each set's texts that become less likely after others of the set."""
-    from contamination.detection.tasks.context_drop import CodecStage, run
+    from contamination.detection.tasks.config import CodecStage
+    from contamination.detection.tasks.context_drop import run
 
     stage = convert_config(config, CodecStage)
     drops = run(stage)
@@ -98,8 +100,9 @@ def codec(config: DictConfig) -> None:
 
 def accuracy(config: DictConfig) -> None:
     """Answers the corpus's questions and prints the accuracy on members and on non-members."""
-    from contamination.detection.tasks.accuracy import FILE, AccuracyStage, run
+    from contamination.detection.tasks.accuracy import FILE, run
     from contamination.detection.tasks.accuracy_summary import format_comparison, format_summary
+    from contamination.detection.tasks.config import AccuracyStage
 
     stage = convert_config(config, AccuracyStage)
     tables = []
@@ -116,7 +119,8 @@ def accuracy(config: DictConfig) -> None:
 
 def extraction(config: DictConfig) -> None:
     """Prints the shares of members and of non-members that the model reproduces verbatim."""
-    from contamination.detection.tasks.extraction import FILE, ExtractionStage, format_summary, run
+    from contamination.detection.tasks.config import ExtractionStage
+    from contamination.detection.tasks.extraction import FILE, format_summary, run
 
     stages = convert_config(config, ExtractionStage).models()
     artifacts = dict(zip(("model", "reference"), map(run, stages), strict=False))
@@ -134,7 +138,8 @@ def probe(config: DictConfig) -> None:
 
 def thresholds(config: DictConfig) -> None:
     """Chooses thresholds, or applies them."""
-    from contamination.detection.tasks.calibration import ThresholdStage, calibrate_or_apply
+    from contamination.detection.tasks.calibration import calibrate_or_apply
+    from contamination.detection.tasks.config import ThresholdStage
 
     with open_dict(config):
         config.examples = config.pop(EXAMPLES_FILE_FIELD)
@@ -143,14 +148,16 @@ def thresholds(config: DictConfig) -> None:
 
 def view(config: DictConfig) -> None:
     """Writes the page that shows examples token by token."""
-    from contamination.detection.viewer.run import ViewStage, run
+    from contamination.detection.config import ViewStage
+    from contamination.detection.viewer.run import run
 
     print(f"wrote {run(convert_config(config, ViewStage))}")
 
 
 def build(config: DictConfig) -> None:
     """Builds a labelled benchmark of dated documents and prints its datasheet."""
-    from contamination.detection.building.run import BuildStage, run
+    from contamination.detection.building.run import run
+    from contamination.detection.config import BuildStage
 
     artifact = run(convert_config(config, BuildStage))
     print(f"{(artifact.path / 'datasheet.md').read_text()}\nwrote {artifact.path}")
@@ -158,7 +165,8 @@ def build(config: DictConfig) -> None:
 
 def select(config: DictConfig) -> None:
     """Selects the candidates that overlap little with a corpus and prints the datasheet."""
-    from contamination.detection.building.overlap_selection import SelectStage, select_nonmembers
+    from contamination.detection.building.overlap_selection import select_nonmembers
+    from contamination.detection.config import SelectStage
 
     artifact = select_nonmembers(convert_config(config, SelectStage))
     print(f"{(artifact.path / 'datasheet.md').read_text()}\nwrote {artifact.path}")
@@ -167,7 +175,8 @@ def select(config: DictConfig) -> None:
 def train_lt_mia(config: DictConfig) -> None:
     """Trains LT-MIA on cells, tests it on others, and prints its data sheet."""
     from contamination.detection.attack_sheet import format_data_sheet
-    from contamination.detection.tasks.train_lt_mia import TrainLtMiaStage, run
+    from contamination.detection.tasks.config import TrainLtMiaStage
+    from contamination.detection.tasks.train_lt_mia import run
 
     stage = convert_config(config, TrainLtMiaStage)
     attack = run(stage)

@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.core.config import (
-    FRACTION,
-    POSITIVE,
-    Ranged,
-    at_least,
-    between,
-    ranged_field,
-)
 from contamination.core.seeds import derive_seed
 from contamination.detection.attack_file import Network, round_weights
 from contamination.detection.methods.lt_mia import FEATURES, membership_logit
+from contamination.detection.tasks.config import FitConfig
 
 Features = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class FitConfig(Ranged, node="fit"):
-    """How the network is trained (node `fit`)."""
-
-    hidden: int = ranged_field(32, between(1, 256))
-    """The units of each of the two layers."""
-
-    epochs: int = ranged_field(20, at_least(1))
-    """How often each text is read."""
-
-    batch_texts: int = ranged_field(256, at_least(2))
-    """The number of texts per step."""
-
-    learning_rate: float = ranged_field(3e-3, POSITIVE)
-    """AdamW's learning rate at the beginning; it falls to 0 as a cosine."""
-
-    weight_decay: float = ranged_field(0.01, at_least(0))
-    """AdamW's weight decay."""
-
-    smoothing: float = ranged_field(0.02, FRACTION)
-    """The label of a non-member is half of this, that of a member 1 minus it (as the authors)."""
 
 
 def fit_network(

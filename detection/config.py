@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING
 
 from contamination.core import secrets
 from contamination.core.config import (
     DEVICE,
+    FRACTION_OR_ZERO,
     POSITIVE,
+    PROPER_FRACTION,
+    Range,
     Ranged,
     at_least,
     field_naming_unless_default,
@@ -29,6 +33,11 @@ KERNELS = ("auto", "plain")
 SCOPES = WHOLE, OUTPUT, INPUT = ("whole", "output", "input")
 LONG_TEXTS = ("error", "truncate", "windowed")
 METHODS_FOLDER = Path(__file__).resolve().parents[1] / "conf" / "method"
+
+LENGTHS = Range(
+    lambda lengths: len({*lengths}) == len(lengths) > 0 and min(lengths) > 0,
+    "give lengths in words, each once, such as [32,64].",
+)
 
 
 @dataclass(frozen=True)
@@ -214,6 +223,98 @@ class ProbeStage:
     runs: str = "runs"
     model: ScoredModelConfig = field(default_factory=ScoredModelConfig)
     method: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ViewConfig(Ranged, node="view"):
+    """Which examples are shown (node `view`)."""
+
+    examples: int = ranged_field(50, at_least(1))
+    """How many members, non-members and texts without a label, each drawn by the seed."""
+
+    ids: list[str] | None = None
+    """The ids of the examples to show instead, in their order; null: examples are drawn."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        remedy = "give at least one id, or null: examples are drawn."
+        self.require(self.ids is None or len(self.ids) > 0, "ids", remedy)
+
+
+@dataclass(frozen=True)
+class ViewStage(DetectionStage):
+    """The configuration of the scores, and of the page."""
+
+    view: ViewConfig = field(default_factory=ViewConfig)
+
+    out: str = "view.html"
+    """The page to write."""
+
+
+@dataclass(frozen=True)
+class BuildConfig(Ranged, node="build"):
+    """The settings of the benchmark (node `build`)."""
+
+    members_before: str = MISSING
+    """Members were created before this date (UTC)."""
+    nonmembers_from: str = MISSING
+    """Non-members were created from this date on (UTC)."""
+    number: int = ranged_field(1000, at_least(10))
+    """The number of members of each set, and of non-members."""
+    lengths: list[int] = ranged_field([32, 64, 128, 256], LENGTHS)
+    """Lengths of the texts in words. All sets have the same documents, which have at least the
+    longest length."""
+    candidates: int = ranged_field(4, at_least(1))
+    """Candidates per requested document, since many are too short."""
+    near_duplicates: str = ranged_field("report", one_of(("report", "drop")))
+    """Texts that share 13 words in a row with the other label: report, or drop both."""
+    slices: str = ranged_field("none", one_of(("none", "month")))
+    """`month`: one set per month of the non-members' creation, for a moving cut-off."""
+    least_bleu: float = ranged_field(0.75, PROPER_FRACTION)
+    """The lower bound of a reworded text's BLEU."""
+    processes: int = runtime_field(1, at_least(1))
+    """Processes that read files in parallel."""
+
+
+@dataclass(frozen=True)
+class BuildStage:
+    """The configuration of one run."""
+
+    runs: str = runtime_field("runs")
+    seed: int = 0
+    source: dict[str, Any] = field(default_factory=dict)
+    rewording: dict[str, Any] = field(default_factory=dict)
+    build: BuildConfig = field(default_factory=BuildConfig)
+
+
+@dataclass(frozen=True)
+class SelectConfig(Ranged, node="select"):
+    """The rule by which candidates are kept (node `select`)."""
+
+    ngram: int = ranged_field(13, at_least(1))
+    """The number of words per n-gram; MIMIR uses 7 and 13."""
+    max_share: float = ranged_field(0.2, FRACTION_OR_ZERO)
+    """The largest share of a text's n-grams in the corpus; MIMIR uses 0.2 and 0.8."""
+    processes: int = runtime_field(1, at_least(1))
+    """Processes that read the corpus's files in parallel."""
+
+
+@dataclass(frozen=True)
+class SelectStage:
+    """The configuration of one run."""
+
+    runs: str = runtime_field("runs")
+    examples: ExamplesConfig = field(default_factory=ExamplesConfig)
+    corpus_folder: str | None = None
+    """A corpus of the testbed: its packed sequences, including copies of members."""
+    corpus: dict[str, Any] | None = None
+    """Or any documents: a choice of conf/corpus."""
+    select: SelectConfig = field(default_factory=SelectConfig)
+
+    def __post_init__(self) -> None:
+        remedy = "give either corpus_folder=runs/corpus/DIR or corpus=local_jsonl (or another)."
+        exactly_one = (self.corpus_folder is None) != (self.corpus is None)
+        require(exactly_one, "corpus_folder", self.corpus_folder, remedy)
 
 
 def parse_slice(field: str, text: str) -> tuple[int, int]:

@@ -32,7 +32,8 @@ def make_finetuning_set(config: DictConfig) -> None:
 
 def export(config: DictConfig) -> None:
     """Writes a finished corpus in another trainer's format."""
-    from contamination.injection.export.run import ExportStage, export_corpus
+    from contamination.injection.config import ExportStage
+    from contamination.injection.export.run import export_corpus
 
     export_corpus(convert_config(config, ExportStage))
 

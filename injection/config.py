@@ -213,5 +213,14 @@ class InjectionStage(PoolStage):
         return replace(self, injection=replace(self.injection, near_duplicates="flag"))
 
 
+@dataclass(frozen=True)
+class ExportStage:
+    """The configuration of `export`."""
+
+    runs: str = runtime_field("runs")
+    corpus_folder: str = runtime_field("")
+    format: dict[str, Any] = field(default_factory=dict)
+
+
 register_schema("injection", InjectionConfig)
 register_schema("tokenizer", TokenizerConfig)

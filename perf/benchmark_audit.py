@@ -31,8 +31,8 @@ import pandas as pd
 from scipy.stats import norm, rankdata, ttest_ind
 
 from contamination.audits.benchmark import inputs
-from contamination.audits.benchmark.audit import audit_texts
 from contamination.audits.benchmark.comparison import LEAKED, NO_EVIDENCE, UNDETERMINED
+from contamination.audits.benchmark.verdict import audit_texts
 from contamination.core.artifacts import is_complete, open_artifact
 from contamination.core.seeds import derive_seed
 from contamination.data.examples import make_text

@@ -25,7 +25,8 @@ from contamination.core.cli import compose_stage
 from contamination.core.task_runner import TaskRunner
 from contamination.detection.building import datasheet
 from contamination.detection.building.overlap_selection import NgramSearch
-from contamination.detection.building.run import BuildStage, run
+from contamination.detection.building.run import run
+from contamination.detection.config import BuildStage
 from perf.timing import peak_memory
 from tests.dumps import drawn_dates, embedded, repeated, wikipedia
 

@@ -41,10 +41,8 @@ from contamination.detection.config import DetectionStage, ScoredModelConfig
 from contamination.detection.methods.lt_mia import LtMia
 from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import Pass
-from contamination.detection.tasks.accuracy import AccuracyStage
-from contamination.detection.tasks.extraction import ExtractionStage
-from contamination.injection.config import InjectionStage
-from contamination.injection.export.run import ExportStage
+from contamination.detection.tasks.config import AccuracyStage, ExtractionStage
+from contamination.injection.config import ExportStage, InjectionStage
 from contamination.injection.finetuning.config import FinetuningStage
 from contamination.training.config import TrainingStage, WandbConfig
 from contamination.training.masked_lm import MaskedLMStage

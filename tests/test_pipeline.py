@@ -30,7 +30,8 @@ from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
 from contamination.detection.run import run as detect
 from contamination.detection.scores import open_scores
-from contamination.detection.tasks.calibration import ThresholdStage, calibrate_or_apply
+from contamination.detection.tasks.calibration import calibrate_or_apply
+from contamination.detection.tasks.config import ThresholdStage
 from contamination.injection.corpus import open_corpus
 from contamination.training.config import WandbConfig
 from contamination.training.trained_model import open_checkpoint

@@ -29,7 +29,8 @@ def print_memory_plan(config: DictConfig) -> None:
 
 def print_step_table(config: DictConfig) -> None:
     """Prints which training step saw a text."""
-    from contamination.training.which_step import WhichStepStage, format_step_table
+    from contamination.training.config import WhichStepStage
+    from contamination.training.which_step import format_step_table
 
     print(format_step_table(convert_config(config, WhichStepStage)))
 

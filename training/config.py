@@ -246,6 +246,33 @@ class TrainingStage(TrainingNodes):
         return replace(self, model=model, training=training)
 
 
+@dataclass(frozen=True)
+class WhichStepStage(Ranged):
+    """The configuration of `format_step_table`."""
+
+    example_id: str | None = None
+    text: str | None = None
+    """Instead of the id: a text; all examples that contain it are shown."""
+    model_folder: str | None = None
+    """The folder of a trained model, with the record of its training."""
+    corpus_folder: str | None = None
+    """The corpus, or the export of tokens, on which another program trained."""
+    order: str = "corpus"
+    """The order of its sequences: corpus, or a file with their numbers."""
+    batch: int | None = ranged_field(None, at_least(1))
+    """Sequences per step."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names_examples = (self.example_id is None) != (self.text is None)
+        self.require(names_examples, "example_id", "give either example_id or text.")
+        has_record = self.model_folder or (self.corpus_folder and self.batch)
+        self.require(bool(has_record), "model_folder", "give it, or corpus_folder and batch.")
+        remedy = "a model has its own record: leave out order and batch, or model_folder."
+        is_unique = not self.model_folder or (self.order == "corpus" and self.batch is None)
+        self.require(is_unique, "order" if self.order != "corpus" else "batch", remedy)
+
+
 register_schema("model", ModelConfig)
 register_schema("training", TrainingConfig)
 

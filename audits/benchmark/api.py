@@ -12,9 +12,10 @@ import pandas as pd
 from omegaconf import OmegaConf
 
 from contamination.audits.benchmark import inputs
-from contamination.audits.benchmark.audit import LEVEL, REFERENCE, audit_texts, order_texts
+from contamination.audits.benchmark.audit import LEVEL
 from contamination.audits.benchmark.origin import is_drawn
 from contamination.audits.benchmark.report import BenchmarkFindings
+from contamination.audits.benchmark.verdict import REFERENCE, audit_texts, order_texts
 from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError, require
 from contamination.data.examples import RowLayout

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from contamination.audits.benchmark.blind import BLIND_LEVEL, BlindTests
+from contamination.audits.benchmark.config import FEWEST
 from contamination.audits.benchmark.effects import (
     COMBINED,
     Estimates,
@@ -36,8 +37,6 @@ from contamination.core.statistics.estimates import Estimate
 from contamination.core.statistics.metrics import AUROC
 from contamination.data.texts import Texts
 
-FEWEST = 10
-"""The fewest questions, and comparison texts: fewer could show only enormous effects."""
 LEAKED, NO_EVIDENCE, UNDETERMINED = "leaked", "no evidence", "cannot be determined"
 
 

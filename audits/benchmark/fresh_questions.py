@@ -12,7 +12,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import version
@@ -24,10 +24,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contamination.audits.benchmark.comparison import FEWEST
+from contamination.audits.benchmark.config import FEWEST, GENERATE, HOLD_OUT, VERSION, FreshStage
 from contamination.audits.benchmark.inputs import naming_fields_in_errors
 from contamination.audits.benchmark.origin import FILES, RECORD, SEED_DRAWN
-from contamination.core.config import PROPER_FRACTION, Ranged, at_least, one_of, ranged_field
 from contamination.core.errors import ConfigError, DataError, near_names, require
 from contamination.core.files import hashed_json, temporary_path, write_text_atomically
 from contamination.core.hashing import file_digest
@@ -40,35 +39,9 @@ from contamination.data.near_duplicates import ComparedItem, NearDuplicateHasher
 from contamination.data.readers.rows import Row, Tally
 from contamination.data.rows import fold_name, raw_rows, value_as_text
 
-HOLD_OUT, GENERATE, VERSION = "hold_out", "generate", "version"
 PUBLISHED, FRESH, VERSIONS = "published", "fresh", "versions"
 CLUSTER = "cluster"
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class FreshStage(Ranged):
-    """The configuration of `python -m audits fresh`."""
-
-    way: str = ranged_field(HOLD_OUT, one_of((HOLD_OUT, GENERATE, VERSION)))
-    """How the comparison is made: hold_out, generate or version."""
-    out: str = "fresh"
-    """The folder of the files, which must not exist yet."""
-    questions: str | None = None
-    """For hold_out and version: a CSV, TSV, JSONL or Parquet file."""
-    share: float = ranged_field(0.5, PROPER_FRACTION)
-    """For hold_out: the share of the questions that is kept back."""
-    cluster_column: str | None = None
-    """The column of what belongs together (one passage, the versions of one question): for hold_out
-    it stays on one side; for version it is required. null: a column `cluster`, if there is one."""
-    generator: str | None = None
-    """For generate: the name of a data set of `reasoning-gym`."""
-    number: int = ranged_field(200, at_least(FEWEST))
-    """For generate: the questions of each file."""
-    name: str = "run"
-    seed: int | None = None
-    """Determines what is drawn. Keep it as secret as the fresh questions; null: a random one. With
-    one that is given the audit's verdict keeps its condition."""
 
 
 def make_fresh(stage: FreshStage) -> Path:

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contamination.core.statistics.bootstrap import Scores
-from contamination.detection.evaluation import CONFIDENCE
 
 DRAWS = 2_000
 """The number of draws for the interval of a corrected rate."""
@@ -86,6 +85,8 @@ def is_significantly_higher(positives: Rates, negatives: Rates) -> bool:
     """Returns whether t is significantly above f; otherwise no share can be estimated."""
     from scipy.stats import t
 
+    from contamination.detection.evaluation import CONFIDENCE
+
     squared_errors = (
         max(float(rates.values.var(ddof=1)), 1e-9) / len(rates.values)
         for rates in (positives, negatives)
@@ -111,6 +112,8 @@ def correct_rate(
         negatives: rates of books that were not trained on.
         seed: the seed of the draws.
     """
+    from contamination.detection.evaluation import CONFIDENCE
+
     quantiles = (np.arange(DRAWS) + 0.5) / DRAWS
     t, f = positives.predictive_quantiles(quantiles), negatives.predictive_quantiles(quantiles)
     above = observed_rate * effective_snippets

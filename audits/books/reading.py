@@ -25,7 +25,6 @@ from contamination.audits.books.shared_text import (
     strip_boilerplate,
 )
 from contamination.core.errors import ConfigError, DataError
-from contamination.data.examples import lines_digest
 
 
 def iter_jsonl_books(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[str, str]]:
@@ -91,6 +90,10 @@ READERS: Mapping[str, Reader] = {
 
 ROLES = {"positives": True, "negatives": False, "suspects": None}
 """By role, the label of its books: whether they are members, or None if that is in question."""
+MIN_BOOKS = 5
+"""The minimum number of positives and of negatives: fewer do not show how much books differ."""
+MIN_SNIPPETS = 4
+"""The minimum number of snippets of a book."""
 SAME_BOOK_FRACTION = 0.2
 """Two files are the same book if the other has this fraction of the shorter one's n-grams."""
 log = logging.getLogger(__name__)
@@ -166,6 +169,8 @@ def describe_boilerplate(books: Iterable[Book]) -> list[str]:
 
 def books_digest(books: Iterable[Book]) -> str:
     """Returns a hash of the books' roles, titles and texts, independent of their order."""
+    from contamination.data.examples import lines_digest
+
     rows = sorted(
         (book.role, book.title, hashlib.sha256(book.text.encode()).hexdigest()) for book in books
     )
@@ -244,3 +249,14 @@ def _index_pairs_with_common_keys(keys: Sequence[Keys]) -> list[tuple[int, int]]
     groups = np.split(book_index[order], edges)
     books_by_key = {tuple(group.tolist()) for group in groups if len(group) > 1}
     return sorted({pair for books in books_by_key for pair in combinations(books, 2)})
+
+
+def check_validation_book_counts(books: Sequence[Book]) -> None:
+    """Raises a DataError if there are too few positives or negatives."""
+    for role in ("positives", "negatives"):
+        count = sum(book.role == role for book in books)
+        if count < MIN_BOOKS:
+            raise DataError(
+                f"audit.{role}: it has {count} books, too few to choose a threshold on "
+                f"some and to evaluate it on others. Give at least {MIN_BOOKS}, better 20 or more."
+            )

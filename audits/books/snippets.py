@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.audits.books.reading import ROLES, Book
+from contamination.audits.books.reading import MIN_SNIPPETS, ROLES, Book
 from contamination.core.errors import DataError
 from contamination.core.seeds import derive_seed
 from contamination.data.examples import make_text
@@ -115,3 +115,13 @@ def _draw_starts(
         return starts
     possible_starts = units - snippet_units + 1
     return np.sort(rng.choice(possible_starts, min(snippet_count, possible_starts), replace=False))
+
+
+def check_snippet_count(book: Book, count: int) -> None:
+    """Raises a DataError if a book gives too few snippets."""
+    if count < MIN_SNIPPETS:
+        raise DataError(
+            f"audit.{book.role}: {book.title!r} ({book.file}) gives {count} different "
+            f"snippets that can be ranked, fewer than {MIN_SNIPPETS}. Remove it, or change "
+            "audit.length."
+        )

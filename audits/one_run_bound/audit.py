@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
-from contamination.audits.cells import AuditedCell, choose_cell, open_cells
-from contamination.audits.one_run_bound.guesses import (
-    AttackScores,
-    GuessRule,
-    OneRunBound,
-    bound,
-    bound_of_several,
-    choose_on_half,
-)
-from contamination.audits.one_run_bound.report import Group, report
 from contamination.core.config import Range, one_of, ranged_field, runtime_field
 from contamination.core.errors import require
-from contamination.injection.membership import check_membership
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from contamination.audits.one_run_bound.guesses import AttackScores, OneRunBound
 
 IN_ADVANCE, ON_HALF = "in_advance", "on_half"
 SHARES = Range(
@@ -68,6 +60,11 @@ class OneRun(Audit):
         Raises:
             UserError: the cell can't be used, or has no independent coins.
         """
+        from contamination.audits.cells import choose_cell, open_cells
+        from contamination.audits.one_run_bound.guesses import AttackScores
+        from contamination.audits.one_run_bound.report import group_of, report
+        from contamination.injection.membership import check_membership
+
         cell = choose_cell("audit.cell", open_cells("audit.cells", self.cells), self.cell)
         check_membership("audit.cells", cell.corpus)
         examples = cell.cell.examples
@@ -95,18 +92,16 @@ class OneRun(Audit):
     def _bound(
         self, scores: dict[str, AttackScores], member: np.ndarray[Any, Any], seed: int
     ) -> OneRunBound:
+        from contamination.audits.one_run_bound.guesses import (
+            GuessRule,
+            bound,
+            bound_of_several,
+            choose_on_half,
+        )
+
         level = self.delta, self.confidence
         if self.choose == ON_HALF:
             rule = choose_on_half([*scores.values()], member, *level, seed, self.shares)
             return bound(rule, scores[rule.attack], member, *level)
         rules = [GuessRule(name, share) for name in self.attacks for share in self.shares]
         return bound_of_several(rules, scores, member, *level)
-
-
-def group_of(cell: AuditedCell) -> Group:
-    """Returns what a coin puts into the training data: copies, and the sequences they are in."""
-    doses = cell.doses[cell.cell.examples["member"].to_numpy(bool)]
-    sequences = cell.corpus.ledger.groupby("example_id")["sequence"].nunique()
-    if not len(doses):
-        return Group(0, 0, 0)
-    return Group(int(doses.min()), int(doses.max()), int(sequences.max()) if len(sequences) else 0)

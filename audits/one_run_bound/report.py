@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 
 import pandas as pd
 
+from contamination.audits.cells import AuditedCell
 from contamination.audits.one_run_bound.guesses import OneRunBound
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import Table
@@ -42,6 +43,15 @@ class Group:
         copies = f"{self.most}" if self.fewest == self.most else f"{self.fewest} to {self.most}"
         plural = "copy" if self.most == 1 else "copies"
         return f"an example with its {copies} {plural}, in up to {self.sequences} sequences"
+
+
+def group_of(cell: AuditedCell) -> Group:
+    """Returns what a coin puts into the training data: copies, and the sequences they are in."""
+    doses = cell.doses[cell.cell.examples["member"].to_numpy(bool)]
+    sequences = cell.corpus.ledger.groupby("example_id")["sequence"].nunique()
+    if not len(doses):
+        return Group(0, 0, 0)
+    return Group(int(doses.min()), int(doses.max()), int(sequences.max()) if len(sequences) else 0)
 
 
 def report(

@@ -8,15 +8,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
-from contamination.audits.cells import open_cells
 from contamination.audits.one_run_bound.audit import DELTA
 from contamination.audits.reference_attack.attacks import ATTACKS, BAVARIA, usable_attacks
-from contamination.audits.reference_attack.findings import ConditionFindings
-from contamination.audits.reference_attack.inputs import read_conditions
-from contamination.audits.reference_attack.report import report
 from contamination.core.config import Range, one_of, ranged_field, runtime_field
 from contamination.core.errors import ConfigError
-from contamination.injection.membership import check_membership
 
 REVISION = 1
 """Of what stored results mean."""
@@ -54,6 +49,12 @@ class ReferenceAttack(Audit):
         Raises:
             UserError: a cell can't be used, or the cells are no references for one another.
         """
+        from contamination.audits.cells import open_cells
+        from contamination.audits.reference_attack.findings import ConditionFindings
+        from contamination.audits.reference_attack.inputs import read_conditions
+        from contamination.audits.reference_attack.report import report
+        from contamination.injection.membership import check_membership
+
         cells = open_cells("audit.cells", self.cells)
         conditions = read_conditions("audit.cells", cells)
         for condition in conditions:

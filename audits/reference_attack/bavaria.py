@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaln
 
 from contamination.audits.reference_attack.hierarchy import SideExpectation, expectations
 from contamination.audits.reference_attack.moments import Flags, Floats
@@ -27,6 +26,8 @@ def bavaria(phi: Floats, inside: Flags, outside: Flags) -> Floats:
 
 
 def _log_student(phi: Floats, side: SideExpectation) -> Floats:
+    from scipy.special import gammaln
+
     scale = side.variance + side.mean_variance
     freedom = side.freedom
     density: Floats = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import logsumexp
 
 from contamination.audits.reference_attack.moments import Flags, Floats
 
@@ -36,6 +35,8 @@ def rmia(phi: Floats, inside: Flags, outside: Flags, gamma: float) -> Floats:
 
 def _log_mean_over_references(phi: Floats, side: Flags) -> Floats:
     """Returns the log of the mean of exp φ over a side's references; (K, N), −∞ without any."""
+    from scipy.special import logsumexp
+
     means = np.full(phi.shape, -np.inf)
     for target in range(len(phi)):
         is_reference = np.arange(len(phi)) != target

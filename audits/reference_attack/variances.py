@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import digamma, polygamma
 
 from contamination.audits.reference_attack.moments import Floats, SideMoments
 
@@ -63,6 +62,8 @@ def estimate_variances(moments: SideMoments, kind: str) -> Variances:
 
 def _inverse_chi_square_prior(moments: SideMoments, pooled: Floats) -> tuple[Floats, Floats]:
     """Returns d₀ and s₀² for each target, shape (K, 1) each."""
+    from scipy.special import digamma, polygamma
+
     freedom = moments.freedom
     usable = (freedom > 0) & (moments.squares > 0)
     half = np.where(usable, freedom, 2.0) / 2
@@ -84,6 +85,8 @@ def _freedom_of_spread(spread: Floats) -> Floats:
 
     By Newton's method on 1 / trigamma, which rises to the root (Smyth 2004, appendix).
     """
+    from scipy.special import polygamma
+
     least, most = (float(polygamma(1, d / 2)) for d in (MOST_FREEDOM, LEAST_FREEDOM))
     wanted = np.clip(spread, least, most)
     half = 0.5 + 1 / wanted

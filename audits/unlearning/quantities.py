@@ -37,6 +37,12 @@ from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks import accuracy, extraction
 from contamination.detection.tasks.accuracy import shared_prompt_length
+from contamination.detection.tasks.config import (
+    ANSWER,
+    AccuracyStage,
+    ExtractionConfig,
+    ExtractionStage,
+)
 from contamination.detection.tasks.extraction import QUESTION, Target, greedy_continuations
 from contamination.detection.tasks.questions import QuestionSet, make_questions
 from contamination.injection.corpus import open_corpus
@@ -148,7 +154,7 @@ def answer_quantities(
 
 
 def _accuracy_table(stage: AuditStage, model: AuditedModel, corpus_path: str) -> pd.DataFrame:
-    accuracy_stage = accuracy.AccuracyStage(
+    accuracy_stage = AccuracyStage(
         runs=stage.runs,
         examples=ExamplesConfig(corpus_path),
         model=model.node,
@@ -163,12 +169,12 @@ def _answer_recall_table(
     stage: AuditStage, model: AuditedModel, corpus_path: str, question_set: QuestionSet
 ) -> pd.DataFrame:
     """Returns the ROUGE-L recall of the right answers by greedy decoding."""
-    extraction_stage = extraction.ExtractionStage(
+    extraction_stage = ExtractionStage(
         runs=stage.runs,
         examples=ExamplesConfig(corpus_path),
         model=model.node,
         detection=stage.detection,
-        extraction=extraction.ExtractionConfig(target=extraction.ANSWER),
+        extraction=ExtractionConfig(target=ANSWER),
     )
     table = extraction.run(extraction_stage).table(extraction.FILE)
     answers = {

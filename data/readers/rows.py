@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from contamination.core.errors import DataError, require
 from contamination.core.user_files import open_to_read
+from contamination.data.config import ON_ERROR
 
-ON_ERROR = ("stop", "skip")
 EMPTY_DOCUMENT = "empty document"
 
 

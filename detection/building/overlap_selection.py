@@ -7,7 +7,7 @@ a text a non-member if at most x% of its n-grams are in the training data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,14 +17,9 @@ from numpy.typing import NDArray
 
 from contamination.core.artifacts import Artifact, WrittenFiles
 from contamination.core.config import (
-    FRACTION_OR_ZERO,
-    Ranged,
-    at_least,
     instantiate_node,
-    ranged_field,
-    runtime_field,
 )
-from contamination.core.errors import DataError, require
+from contamination.core.errors import DataError
 from contamination.core.progress import progress_bar
 from contamination.core.task_runner import TaskRunner
 from contamination.data.config import ExamplesConfig
@@ -35,39 +30,10 @@ from contamination.data.readers.rows import Tally
 from contamination.data.rows import fold_name, raw_rows
 from contamination.data.texts import Text, Texts, clusters_of
 from contamination.detection.building import datasheet
+from contamination.detection.config import SelectConfig, SelectStage
 from contamination.detection.examples import open_examples
 from contamination.injection.corpus import PackedCorpus, open_corpus
 from contamination.injection.token_stream import Ids
-
-
-@dataclass(frozen=True)
-class SelectConfig(Ranged, node="select"):
-    """The rule by which candidates are kept (node `select`)."""
-
-    ngram: int = ranged_field(13, at_least(1))
-    """The number of words per n-gram; MIMIR uses 7 and 13."""
-    max_share: float = ranged_field(0.2, FRACTION_OR_ZERO)
-    """The largest share of a text's n-grams in the corpus; MIMIR uses 0.2 and 0.8."""
-    processes: int = runtime_field(1, at_least(1))
-    """Processes that read the corpus's files in parallel."""
-
-
-@dataclass(frozen=True)
-class SelectStage:
-    """The configuration of one run."""
-
-    runs: str = runtime_field("runs")
-    examples: ExamplesConfig = field(default_factory=ExamplesConfig)
-    corpus_folder: str | None = None
-    """A corpus of the testbed: its packed sequences, including copies of members."""
-    corpus: dict[str, Any] | None = None
-    """Or any documents: a choice of conf/corpus."""
-    select: SelectConfig = field(default_factory=SelectConfig)
-
-    def __post_init__(self) -> None:
-        remedy = "give either corpus_folder=runs/corpus/DIR or corpus=local_jsonl (or another)."
-        exactly_one = (self.corpus_folder is None) != (self.corpus is None)
-        require(exactly_one, "corpus_folder", self.corpus_folder, remedy)
 
 
 def select_nonmembers(stage: SelectStage) -> Artifact:

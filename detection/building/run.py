@@ -8,23 +8,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from omegaconf import MISSING
-
 from contamination.core.artifacts import Artifact, WrittenFiles, to_plain_data
 from contamination.core.config import (
-    PROPER_FRACTION,
-    Range,
-    Ranged,
-    at_least,
     instantiate_node,
-    one_of,
-    ranged_field,
-    runtime_field,
 )
 from contamination.core.errors import DataError, require
 from contamination.core.hashing import digests_by_name
@@ -38,48 +29,9 @@ from contamination.detection.building.candidates import CandidateScan, sum_count
 from contamination.detection.building.dates import EDITED, MEMBER, CutOffs
 from contamination.detection.building.labelled_sets import LabelledSet, reword_set
 from contamination.detection.building.sources import Source, import_optional
+from contamination.detection.config import BuildConfig, BuildStage
 
-LENGTHS = Range(
-    lambda lengths: len({*lengths}) == len(lengths) > 0 and min(lengths) > 0,
-    "give lengths in words, each once, such as [32,64].",
-)
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class BuildConfig(Ranged, node="build"):
-    """The settings of the benchmark (node `build`)."""
-
-    members_before: str = MISSING
-    """Members were created before this date (UTC)."""
-    nonmembers_from: str = MISSING
-    """Non-members were created from this date on (UTC)."""
-    number: int = ranged_field(1000, at_least(10))
-    """The number of members of each set, and of non-members."""
-    lengths: list[int] = ranged_field([32, 64, 128, 256], LENGTHS)
-    """Lengths of the texts in words. All sets have the same documents, which have at least the
-    longest length."""
-    candidates: int = ranged_field(4, at_least(1))
-    """Candidates per requested document, since many are too short."""
-    near_duplicates: str = ranged_field("report", one_of(("report", "drop")))
-    """Texts that share 13 words in a row with the other label: report, or drop both."""
-    slices: str = ranged_field("none", one_of(("none", "month")))
-    """`month`: one set per month of the non-members' creation, for a moving cut-off."""
-    least_bleu: float = ranged_field(0.75, PROPER_FRACTION)
-    """The lower bound of a reworded text's BLEU."""
-    processes: int = runtime_field(1, at_least(1))
-    """Processes that read files in parallel."""
-
-
-@dataclass(frozen=True)
-class BuildStage:
-    """The configuration of one run."""
-
-    runs: str = runtime_field("runs")
-    seed: int = 0
-    source: dict[str, Any] = field(default_factory=dict)
-    rewording: dict[str, Any] = field(default_factory=dict)
-    build: BuildConfig = field(default_factory=BuildConfig)
 
 
 def run(stage: BuildStage) -> Artifact:

@@ -12,24 +12,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.errors import DataError
 from contamination.core.integrity import errors_naming_folders
-from contamination.core.models import resolve_model_path
-from contamination.data.config import BenchmarkConfig, ExamplesConfig
 from contamination.data.examples import examples_digest
-from contamination.detection.config import DetectionConfig, ReferenceConfig, ScoredModelConfig
+from contamination.detection.config import DetectionConfig
 from contamination.detection.examples import open_examples
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
+from contamination.detection.tasks.config import AccuracyStage
 from contamination.detection.tasks.questions import (
     LeftOut,
     Question,
@@ -46,28 +45,6 @@ from contamination.injection.corpus import open_corpus
 
 KIND = "accuracy"
 FILE = "accuracy.parquet"
-
-
-@dataclass(frozen=True)
-class AccuracyStage:
-    """The configuration of one run."""
-
-    runs: str = "runs"
-    examples: ExamplesConfig = field(default_factory=ExamplesConfig)
-    model: ScoredModelConfig = field(default_factory=ScoredModelConfig)
-    reference: ReferenceConfig = field(default_factory=ReferenceConfig)
-    detection: DetectionConfig = field(default_factory=DetectionConfig)
-    benchmark: dict[str, BenchmarkConfig] = field(default_factory=dict)
-    """Fields that name each benchmark's options; by default those that the corpus records."""
-
-    def models(self) -> list[Self]:
-        """Returns the stage for the model, and for the reference model if there is one."""
-        model_stage = replace(self, reference=ReferenceConfig())
-        if self.reference.given is None:
-            return [model_stage]
-        if self.reference.path is not None:
-            resolve_model_path("reference.path", self.reference.path)
-        return [model_stage, replace(model_stage, model=self.reference)]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any
 
 import pandas as pd
 
-from contamination.core.config import Range, Ranged, ranged_field
 from contamination.core.errors import DataError
 from contamination.core.output_paths import check_output_file
 from contamination.core.stored_files import MAX_BYTES, parse_json, parse_typed
@@ -24,6 +23,7 @@ from contamination.data.texts import Text
 from contamination.detection.examples import open_examples
 from contamination.detection.flags import count_flags, describe_flags
 from contamination.detection.scores import RECORDED_SETTINGS, Origin, read_scores
+from contamination.detection.tasks.config import REMEDIES, ThresholdStage
 from contamination.detection.thresholds import (
     Threshold,
     apply_thresholds,
@@ -36,14 +36,6 @@ MIN_TEXTS = 20
 """The smallest number of members and of non-members, in the calibration and in the test split:
 with fewer, a rate is only known to about 0.1. Pieces of one cluster count as one text."""
 MODELS = ("target", "reference", "masked_lm")
-REMEDIES = {
-    "model": "Calibrate on texts that this model scored.",
-    "prefix": "Score with the prefix of the calibration.",
-    "settings": "Score with the settings of the calibration.",
-    "chance": "Leave such methods out, or calibrate on more texts.",
-    "size": "Calibrate on more texts.",
-}
-"""The reasons that `thresholds.override` may name; see `Calibration.iter_refusals`."""
 
 
 @dataclass(frozen=True)
@@ -196,8 +188,6 @@ def _shorten_digest(digest: str | None) -> str:
     return digest[:12] if digest else "unknown"
 
 
-OVERRIDE = Range(lambda names: set(names) <= set(REMEDIES), f"choose from {', '.join(REMEDIES)}.")
-
 TABLE_HEADER = [
     "method",
     "variant",
@@ -209,35 +199,6 @@ TABLE_HEADER = [
     "AUROC",
     "stability",
 ]
-
-
-@dataclass(frozen=True)
-class ThresholdStage(Ranged):
-    """The configuration of a calibration, or of applying one."""
-
-    scores: str = ranged_field("", Range(bool, "give a folder with scores.parquet."))
-    """A scores folder, or a folder that `python -m detection out=…` wrote."""
-    examples: str | None = None
-    """Calibrate on these labelled texts: a corpus folder or a JSONL that was scored."""
-    apply: str | None = None
-    """A file of thresholds to apply instead."""
-    override: list[str] = ranged_field([], OVERRIDE)
-    """With `apply`: reasons to ignore. The thresholds are of another `model`, `prefix` or
-    `settings`, are no better than `chance`, or were chosen on too few texts (`size`)."""
-    out: str = "thresholds.json"
-    """The output file of the thresholds; with `apply` a CSV."""
-    rule: str = "accuracy"
-    """accuracy, f1, or fpr (the false-positive rate below)."""
-    fpr: float = 0.05
-    """The false-positive rate of `rule=fpr`."""
-    share: float = 0.5
-    """The calibration split's share of the texts."""
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        remedy = "give either examples=FILE to calibrate, or apply=FILE to apply."
-        self.require((self.examples is None) != (self.apply is None), "apply", remedy)
 
 
 def calibrate_or_apply(stage: ThresholdStage) -> None:

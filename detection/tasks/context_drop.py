@@ -29,16 +29,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from contamination.core.config import Ranged, at_least, ranged_field
 from contamination.core.errors import DataError, require
 from contamination.core.output_paths import check_writable_folder
 from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import draw_counts
 from contamination.core.statistics.samples import estimate_mean
 from contamination.core.terminal import fit_columns
-from contamination.data.config import ExamplesConfig
 from contamination.data.texts import Text
-from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.examples import open_examples
 from contamination.detection.flags import SIDES
 from contamination.detection.forward.reader import Reader, Tokens
@@ -47,38 +44,13 @@ from contamination.detection.models import open_model
 from contamination.detection.models.base import LanguageModel
 from contamination.detection.passes import ORIGINAL, Copies, TokenStats
 from contamination.detection.summary import format_estimate
+from contamination.detection.tasks.config import CodecConfig, CodecStage
 
 if TYPE_CHECKING:
     from contamination.detection.forward.prefix import Shots
 
 COLUMNS = ("example_id", "benchmark", "label", "context", "drop")
 DRAWS = 1_000
-
-
-@dataclass(frozen=True)
-class CodecConfig(Ranged, node="codec"):
-    """What stands before a text, and which of its tokens count (node `codec`)."""
-
-    shots: int = ranged_field(1, at_least(1))
-    """Other texts of the set before each text, 1 or more, or as many as the context has room for;
-    the authors' notebook has 1."""
-
-    skip_tokens: int = ranged_field(10, at_least(0))
-    """The number of scored tokens at a text's beginning that do not count; the authors' notebook
-    has 10. A text without others has no drop."""
-
-
-@dataclass(frozen=True)
-class CodecStage:
-    """The configuration of one run."""
-
-    runs: str
-    seed: int
-    examples: ExamplesConfig
-    model: ScoredModelConfig
-    detection: DetectionConfig
-    codec: CodecConfig
-    out: str | None = None
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from typing import Any
 import pandas as pd
 
 from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
-from contamination.core.config import Range, Ranged, at_least, one_of, ranged_field
 from contamination.core.errors import DataError
 from contamination.core.statistics.estimates import Estimate
 from contamination.core.terminal import fit_columns
@@ -30,11 +29,7 @@ from contamination.detection.forward.reader import Tokens, count_leading_special
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
-from contamination.detection.tasks.accuracy import (
-    AccuracyStage,
-    corpus_questions,
-    tokenize_questions,
-)
+from contamination.detection.tasks.accuracy import corpus_questions, tokenize_questions
 from contamination.detection.tasks.accuracy_summary import (
     AVERAGE,
     estimates_by_benchmark,
@@ -42,6 +37,7 @@ from contamination.detection.tasks.accuracy_summary import (
     format_p_value,
     p_values_by_benchmark,
 )
+from contamination.detection.tasks.config import ANSWER, ExtractionStage
 from contamination.detection.tasks.questions import (
     LeftOut,
     QuestionSet,
@@ -147,29 +143,6 @@ def make_answer_targets(
 
 KIND = "extraction"
 FILE = "extraction.parquet"
-TEXT, ANSWER = "text", "answer"
-PREFIXES = Range(lambda counts: bool(counts) and min(counts) > 0, "give numbers of 1 or more.")
-
-
-@dataclass(frozen=True)
-class ExtractionConfig(Ranged, node="extraction"):
-    """What to extract from the model (node `extraction`)."""
-
-    target: str = ranged_field(TEXT, one_of((TEXT, ANSWER)))
-    """`text`: the last tokens of each text; `answer`: a corpus's answers, after the questions."""
-
-    tokens: int = ranged_field(50, at_least(1))
-    """The number of last tokens of a text to extract; the paper's default."""
-
-    prefix_tokens: list[int] = ranged_field([10, 25, 50], PREFIXES)
-    """The numbers of context tokens before them, each in turn."""
-
-
-@dataclass(frozen=True)
-class ExtractionStage(AccuracyStage):
-    """The configuration of one run."""
-
-    extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
 
 
 def run(stage: ExtractionStage) -> Artifact:

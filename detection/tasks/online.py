@@ -15,15 +15,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contamination.core.config import Ranged, at_least, ranged_field
 from contamination.core.errors import ConfigError, DataError, require
 from contamination.core.output_paths import check_writable_folder
 from contamination.core.seeds import derive_seed
 from contamination.data.benchmark_parts import WORD_SEPARATOR
-from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
 from contamination.data.texts import Text
-from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.examples import open_examples
 from contamination.detection.flags import reason_unranked
 from contamination.detection.methods.base import Method
@@ -33,30 +30,9 @@ from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import ORIGINAL, Example, TokenStats
 from contamination.detection.requirements import choose_servable_methods
 from contamination.detection.scores import score_and_flag
+from contamination.detection.tasks.config import OnlineStage
 
 SEPARATOR = "\n\n"
-
-
-@dataclass(frozen=True)
-class OnlineConfig(Ranged, node="online"):
-    """The windows (node `online`)."""
-
-    window_tokens: int = ranged_field(32, at_least(1))
-    """The number of tokens per window; an incomplete window at the end of a text is left out."""
-
-
-@dataclass(frozen=True)
-class OnlineStage:
-    """The configuration of one run."""
-
-    runs: str
-    seed: int
-    examples: ExamplesConfig
-    model: ScoredModelConfig
-    method: dict[str, Any]
-    detection: DetectionConfig
-    online: OnlineConfig
-    out: str | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
 from contamination.core.artifacts import is_complete, open_artifact
-from contamination.core.config import Ranged, convert_config
+from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError, DataError, near_names
 from contamination.core.integrity import errors_naming_folders
 from contamination.core.output_paths import check_output_file
@@ -44,7 +44,7 @@ from contamination.detection.attack_file import (
     text_prefix,
 )
 from contamination.detection.attack_sheet import format_data_sheet
-from contamination.detection.attack_training import Features, FitConfig, fit_network
+from contamination.detection.attack_training import Features, fit_network
 from contamination.detection.config import DetectionConfig, ReferenceConfig, ScoredModelConfig
 from contamination.detection.examples import open_examples
 from contamination.detection.methods.base import Method
@@ -61,6 +61,7 @@ from contamination.detection.pass_store import StatsByText
 from contamination.detection.passes import ORIGINAL, Pass
 from contamination.detection.requirements import have_same_tokenizer
 from contamination.detection.scores import example_seen_by, open_scores
+from contamination.detection.tasks.config import TrainLtMiaStage
 from contamination.training.trained_model import open_checkpoint
 
 log = logging.getLogger(__name__)
@@ -77,42 +78,6 @@ OTHER_METHODS: Mapping[str, Method] = {
 METRICS: Sequence[Metric] = (AUROC, tpr_at_fpr(0.05))
 CONFIDENCE = 0.95
 TRAINED_ON, HELD_OUT = "trained on", "held out"
-
-
-@dataclass(frozen=True)
-class TrainLtMiaStage(Ranged):
-    """The configuration of a training of LT-MIA."""
-
-    scores: list[str] = field(default_factory=list)
-    """Folders of scores of the contaminated models to train on, each with a reference and over a
-    corpus."""
-
-    held_out: list[str] = field(default_factory=list)
-    """Folders of scores of other contaminated models, to test with; at least two."""
-
-    held_out_benchmarks: list[str] = field(default_factory=list)
-    """Benchmarks of the cells that are not trained on; at least one."""
-
-    fit: FitConfig = field(default_factory=FitConfig)
-
-    seed: int = 0
-
-    licence: str = "Apache-2.0"
-    """The licence of the weights, for their data sheet."""
-
-    limits: list[str] = field(default_factory=list)
-    """What the data sheet says that the attack is not known to do."""
-
-    out: str = "lt_mia.json"
-    """The file of the weights; the data sheet is also written beside it as Markdown."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(len(self.scores) > 0, "scores", "give folders of scores to train on.")
-        remedy = "give at least two folders of scores, for intervals over cells."
-        self.require(len(self.held_out) > 1, "held_out", remedy)
-        remedy = "give at least one benchmark of the cells."
-        self.require(len(self.held_out_benchmarks) > 0, "held_out_benchmarks", remedy)
 
 
 @dataclass(frozen=True)

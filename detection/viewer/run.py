@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from contamination.core.config import Ranged, at_least, ranged_field
 from contamination.core.errors import ArtifactError, ConfigError, require
 from contamination.core.output_paths import check_output_file, disk_errors_as_data_errors
 from contamination.core.user_files import atomic_output_file
 from contamination.data.texts import Text, Texts
-from contamination.detection.config import DetectionStage
+from contamination.detection.config import ViewStage
 from contamination.detection.examples import occurrences_by_id, open_examples
 from contamination.detection.methods.reference import REFERENCE
 from contamination.detection.models.base import ModelHandle
@@ -37,32 +35,6 @@ from contamination.detection.requirements import (
 from contamination.detection.viewer import page
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ViewConfig(Ranged, node="view"):
-    """Which examples are shown (node `view`)."""
-
-    examples: int = ranged_field(50, at_least(1))
-    """How many members, non-members and texts without a label, each drawn by the seed."""
-
-    ids: list[str] | None = None
-    """The ids of the examples to show instead, in their order; null: examples are drawn."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        remedy = "give at least one id, or null: examples are drawn."
-        self.require(self.ids is None or len(self.ids) > 0, "ids", remedy)
-
-
-@dataclass(frozen=True)
-class ViewStage(DetectionStage):
-    """The configuration of the scores, and of the page."""
-
-    view: ViewConfig = field(default_factory=ViewConfig)
-
-    out: str = "view.html"
-    """The page to write."""
 
 
 def run(stage: ViewStage) -> Path:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,11 @@ from hydra.utils import get_class
 
 from contamination.core import artifacts
 from contamination.core.artifacts import Artifact, WrittenFiles, run_folder
-from contamination.core.config import instantiate_node, runtime_field
+from contamination.core.config import instantiate_node
 from contamination.core.errors import DataError, require
 from contamination.core.integrity import errors_naming_folders, read_manifest
 from contamination.core.registry import create_stored_object
+from contamination.injection.config import ExportStage
 from contamination.injection.corpus import (
     ContaminatedFolder,
     PackedCorpus,
@@ -34,15 +34,6 @@ from contamination.injection.verification import Proof
 log = logging.getLogger(__name__)
 
 KIND = "export"
-
-
-@dataclass(frozen=True)
-class ExportStage:
-    """The configuration of `export`."""
-
-    runs: str = runtime_field("runs")
-    corpus_folder: str = runtime_field("")
-    format: dict[str, Any] = field(default_factory=dict)
 
 
 def export_corpus(stage: ExportStage) -> Artifact:

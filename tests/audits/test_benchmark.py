@@ -12,7 +12,7 @@ from contamination.audits.base import AuditStage
 from contamination.audits.benchmark import blind as blind_module
 from contamination.audits.benchmark import exchangeability, inputs
 from contamination.audits.benchmark.api import audit_benchmark
-from contamination.audits.benchmark.audit import REFERENCE, Benchmark, audit_texts, order_texts
+from contamination.audits.benchmark.audit import Benchmark
 from contamination.audits.benchmark.blind import BlindTests, blind_tests
 from contamination.audits.benchmark.comparison import LEAKED, NO_EVIDENCE, UNDETERMINED
 from contamination.audits.benchmark.effects import d_prime, paired_effect
@@ -23,6 +23,7 @@ from contamination.audits.benchmark.exchangeability import (
     set_test,
 )
 from contamination.audits.benchmark.origin import is_drawn, with_merged_clusters
+from contamination.audits.benchmark.verdict import REFERENCE, audit_texts, order_texts
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.files import hashed_json
 from contamination.core.hashing import file_digest
@@ -271,7 +272,7 @@ def test_one_cluster_of_both_sides_leaves_the_text_tests_on():
 def test_a_missing_text_test_is_not_passed(monkeypatch):
     rows = labelled_texts(20, 20)
     missing = lambda seed: lambda texts: BlindTests("9 are too few")  # noqa: E731
-    monkeypatch.setattr("contamination.audits.benchmark.audit.cached_blind_tests", missing)
+    monkeypatch.setattr("contamination.audits.benchmark.verdict.cached_blind_tests", missing)
     found = verdict_of(rows, shift=3.0)
     assert found.verdicts == {("m", ""): UNDETERMINED}
     said = "could not be compared without the model, because 9 are too few"

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from contamination.audits.benchmark import fresh_questions as fresh_module
-from contamination.audits.benchmark.fresh_questions import FreshStage, make_fresh
+from contamination.audits.benchmark.config import FreshStage
+from contamination.audits.benchmark.fresh_questions import make_fresh
 from contamination.audits.benchmark.origin import is_drawn
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.config import ExamplesConfig

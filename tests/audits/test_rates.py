@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from contamination.audits.books.audit import blind_auroc_and_interval
 from contamination.audits.books.contamination_rates import (
     Rates,
     correct_rate,
@@ -16,6 +15,7 @@ from contamination.audits.books.contamination_rates import (
     rank_p_values,
     rogan_gladen,
 )
+from contamination.audits.books.evaluation import blind_auroc_and_interval
 from contamination.audits.books.results import BookScores, audit_books
 from contamination.audits.books.selection import ValidationScores, compute_held_out_rates
 from contamination.audits.books.snippets import BookSnippets

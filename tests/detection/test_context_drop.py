@@ -15,9 +15,8 @@ from contamination.data.examples import make_text
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.forward.prefix import Shots
 from contamination.detection.loaded_model import LoadedModel
+from contamination.detection.tasks.config import CodecConfig, CodecStage
 from contamination.detection.tasks.context_drop import (
-    CodecConfig,
-    CodecStage,
     ContextDrops,
     context_drops,
     draw_contexts,

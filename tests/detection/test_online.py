@@ -11,13 +11,8 @@ from contamination.data.config import ExamplesConfig, SourceConfig
 from contamination.data.examples import make_text
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.examples import open_examples
-from contamination.detection.tasks.online import (
-    OnlineConfig,
-    OnlineStage,
-    join_pieces,
-    join_random_pairs,
-    run,
-)
+from contamination.detection.tasks.config import OnlineConfig, OnlineStage
+from contamination.detection.tasks.online import join_pieces, join_random_pairs, run
 from tests.detection.golden import GOLDEN, examples
 
 LOSS = {"loss": {"_target_": "contamination.detection.methods.loss.Loss"}}

@@ -25,7 +25,7 @@ from contamination.core.statistics.metrics import AUROC, tpr_at_fpr
 from contamination.data.config import ExamplesConfig
 from contamination.detection.attack_file import DataSheet, read_attack
 from contamination.detection.attack_sheet import format_data_sheet
-from contamination.detection.attack_training import FitConfig, fit_network
+from contamination.detection.attack_training import fit_network
 from contamination.detection.config import (
     DetectionConfig,
     DetectionStage,
@@ -38,8 +38,8 @@ from contamination.detection.models import open_model
 from contamination.detection.models.hf_model import InMemoryModel
 from contamination.detection.run import run as run_detection
 from contamination.detection.scores import open_scores
+from contamination.detection.tasks.config import FitConfig, TrainLtMiaStage
 from contamination.detection.tasks.train_lt_mia import (
-    TrainLtMiaStage,
     _check_members,
     benchmarks_without,
     network_score,

@@ -38,7 +38,8 @@ def _verify(folder: Path) -> None:
 
 
 def _which(folder: Path) -> None:
-    from contamination.training.which_step import WhichStepStage, format_step_table
+    from contamination.training.config import WhichStepStage
+    from contamination.training.which_step import format_step_table
 
     format_step_table(WhichStepStage(text="a", corpus_folder=str(folder), batch=2))
 
@@ -58,7 +59,8 @@ def _adopt(kind: str) -> Read:
 
 
 def _export(folder: Path) -> None:
-    from contamination.injection.export.run import ExportStage, export_corpus
+    from contamination.injection.config import ExportStage
+    from contamination.injection.export.run import export_corpus
 
     runs = str(folder.parents[2] / "exported")
     export_corpus(
@@ -90,7 +92,8 @@ def _scores(folder: Path) -> None:
 
 def corpus(material: Path) -> Kind:
     from contamination.data.config import BenchmarkConfig, ExamplesConfig
-    from contamination.detection.tasks.accuracy import AccuracyStage, corpus_questions
+    from contamination.detection.tasks.accuracy import corpus_questions
+    from contamination.detection.tasks.config import AccuracyStage
     from contamination.injection.corpus import describe_copies, open_corpus
 
     user = BenchmarkConfig("{question}{answer}", answer_field="answer", drawn_options=3)
@@ -111,7 +114,7 @@ def toy_corpus(folder: Path) -> Kind:
 
 
 def export(corpus_folder: Path, runs: Path, form: str = "text") -> Kind:
-    from contamination.injection.export.run import ExportStage
+    from contamination.injection.config import ExportStage
     from contamination.injection.export.run import export_corpus as make
     from tests.injection.export.conftest import node
 

@@ -15,14 +15,19 @@ from transformers import AutoTokenizer
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.task_runner import TaskRunner, TasksConfig
 from contamination.data.config import BenchmarkConfig
-from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from contamination.injection.config import (
+    ExportStage,
+    InjectionConfig,
+    InjectionStage,
+    TokenizerConfig,
+)
 from contamination.injection.contamination_table import (
     count_flagged,
     describe_flagged_counts,
     flags_of_examples,
 )
 from contamination.injection.corpus import open_corpus
-from contamination.injection.export.run import ExportStage, export_corpus, prove_finished_export
+from contamination.injection.export.run import export_corpus, prove_finished_export
 from contamination.injection.finished_corpus_search import (
     search_corpus,
     split_documents,

@@ -415,7 +415,8 @@ def test_a_set_of_which_no_row_is_left_is_said(tuned, found, jsonl, tmp_path, ro
 
 
 def test_a_set_is_no_corpus_to_export_or_to_take_members_of(found, tuned):
-    from contamination.injection.export.run import ExportStage, export_corpus
+    from contamination.injection.config import ExportStage
+    from contamination.injection.export.run import export_corpus
 
     said = "it is a fine-tuning set. Give a packed corpus"
     with pytest.raises(ConfigError, match=said):

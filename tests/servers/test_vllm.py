@@ -25,7 +25,7 @@ from contamination.detection.models.base import Prompt
 from contamination.detection.requirements import open_models
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
-from contamination.detection.tasks.extraction import ExtractionConfig, ExtractionStage
+from contamination.detection.tasks.config import ExtractionConfig, ExtractionStage
 from contamination.detection.tasks.extraction import run as extract
 from tests.detection.golden import GOLDEN, examples
 from tests.rounding import FORWARD

@@ -10,9 +10,11 @@ import pytest
 from contamination.core.artifacts import WrittenFiles, build_or_open
 from contamination.core.cli import compose_stage
 from contamination.core.errors import ArtifactError, ConfigError, DataError
-from contamination.injection.export.run import ExportStage, export_corpus
+from contamination.injection.config import ExportStage
+from contamination.injection.export.run import export_corpus
+from contamination.training.config import WhichStepStage
 from contamination.training.data import SequenceOrder, make_exposure_table
-from contamination.training.which_step import WhichStepStage, format_step_table
+from contamination.training.which_step import format_step_table
 from tests.injection.export.conftest import WIDTH, node, toy_corpus
 
 

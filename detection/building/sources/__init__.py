@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 
 from contamination.core.config import Ranged, at_least, one_of, ranged_field
 from contamination.core.errors import ConfigError
+from contamination.data.config import ON_ERROR
 from contamination.data.readers.files import find_shards
-from contamination.data.readers.rows import ON_ERROR, Shard, Tally
+from contamination.data.readers.rows import Shard, Tally
 from contamination.detection.building.dates import CutOffs, DatedDocument
 
 OnBytesRead = Callable[[int], None]

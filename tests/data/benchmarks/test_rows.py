@@ -15,7 +15,7 @@ from contamination.data.benchmark_parts import chosen_parts
 from contamination.data.config import ExamplesConfig, SourceConfig
 from contamination.detection.config import DetectionStage
 from contamination.detection.examples import open_examples
-from contamination.detection.tasks.online import OnlineStage
+from contamination.detection.tasks.config import OnlineStage
 from tests.data.benchmarks import layouts
 from tests.data.benchmarks.layouts import SEEN, UNSEEN, write
 

@@ -22,7 +22,6 @@ from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.tasks.accuracy import (
     FILE,
-    AccuracyStage,
     answer_logprobs,
     run,
     shared_prompt_length,
@@ -34,6 +33,7 @@ from contamination.detection.tasks.accuracy_summary import (
     format_summary,
     p_values_by_benchmark,
 )
+from contamination.detection.tasks.config import AccuracyStage
 from contamination.detection.tasks.questions import (
     make_answer_table,
     make_questions,

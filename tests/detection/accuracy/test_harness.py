@@ -19,7 +19,8 @@ import yaml
 from contamination.core.cli import CONF
 from contamination.data.config import BenchmarkConfig, ExamplesConfig
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
-from contamination.detection.tasks.accuracy import FILE, AccuracyStage, run
+from contamination.detection.tasks.accuracy import FILE, run
+from contamination.detection.tasks.config import AccuracyStage
 from contamination.detection.tasks.questions import make_questions
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.corpus import open_corpus

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from contamination.core.cli import compose_stage
-from contamination.detection.building.run import BuildStage, run
+from contamination.detection.building.run import run
+from contamination.detection.config import BuildStage
 from tests.bad_inputs.material import sentence
 
 LINE = ["build.members_before=2016-01-01", "build.nonmembers_from=2019-01-01"]

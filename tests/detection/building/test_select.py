@@ -16,9 +16,9 @@ from contamination.detection.building.overlap_selection import (
     DocumentTexts,
     NgramSearch,
     PackedTexts,
-    SelectStage,
     select_nonmembers,
 )
+from contamination.detection.config import SelectStage
 from contamination.injection.token_stream import Tokenizer
 from tests.bad_inputs.material import GOLDEN
 from tests.detection.building.conftest import jsonl, texts

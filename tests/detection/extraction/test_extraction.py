@@ -12,13 +12,8 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model, load_tokenizer
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
-from contamination.detection.tasks.extraction import (
-    FILE,
-    ExtractionConfig,
-    ExtractionStage,
-    format_summary,
-    run,
-)
+from contamination.detection.tasks.config import ExtractionConfig, ExtractionStage
+from contamination.detection.tasks.extraction import FILE, format_summary, run
 from tests.detection import naive
 from tests.detection.accuracy.test_accuracy import corpus  # noqa: F401
 from tests.detection.conftest import MEMORISED, UNSEEN

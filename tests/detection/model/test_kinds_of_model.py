@@ -24,7 +24,7 @@ from contamination.detection.models.hf_model import HFModel
 from contamination.detection.passes import Pass, TokenStats
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
-from contamination.detection.tasks.online import OnlineConfig, OnlineStage
+from contamination.detection.tasks.config import OnlineConfig, OnlineStage
 from contamination.detection.tasks.online import run as score_windows
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.rounding import FORWARD

@@ -25,7 +25,8 @@ from contamination.detection.evaluation import scores_by_membership
 from contamination.detection.examples import open_examples
 from contamination.detection.run import run
 from contamination.detection.scores import Origin, read_scores, to_arrow, write_score_tables
-from contamination.detection.tasks.calibration import ThresholdStage, calibrate_or_apply
+from contamination.detection.tasks.calibration import calibrate_or_apply
+from contamination.detection.tasks.config import ThresholdStage
 from contamination.detection.thresholds import (
     apply_thresholds,
     calibrate,

@@ -11,9 +11,11 @@ from contamination.detection.config import (
     DetectionStage,
     ReferenceConfig,
     ScoredModelConfig,
+    ViewConfig,
+    ViewStage,
 )
 from contamination.detection.run import run as score
-from contamination.detection.viewer.run import ViewConfig, ViewStage, run
+from contamination.detection.viewer.run import run
 from tests.detection.conftest import MEMORISED, UNSEEN
 
 TEXTS = {

@@ -13,11 +13,11 @@ from contamination.core.errors import ArtifactError, ConfigError
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text
 from contamination.data.texts import Texts
-from contamination.detection.config import ReferenceConfig
+from contamination.detection.config import ReferenceConfig, ViewConfig
 from contamination.detection.examples import occurrences_by_id
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.viewer.page import select_examples, split_at_tokens
-from contamination.detection.viewer.run import ViewConfig, run
+from contamination.detection.viewer.run import run
 from tests.detection.golden import examples
 from tests.detection.test_held_out import make_corpus
 from tests.detection.view.conftest import TEXTS, data_of, scored

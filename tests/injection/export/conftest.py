@@ -17,8 +17,9 @@ from transformers import PreTrainedTokenizerFast
 
 from contamination.core.artifacts import WrittenFiles, build_or_open
 from contamination.core.cli import CONF
+from contamination.injection.config import ExportStage
 from contamination.injection.corpus import open_corpus
-from contamination.injection.export.run import ExportStage, export_corpus
+from contamination.injection.export.run import export_corpus
 from contamination.injection.packing import locate_in_part
 from contamination.injection.token_stream import Tokenizer
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from datasets import load_dataset
 
-from contamination.injection.export.run import ExportStage, export_corpus, open_export
-from contamination.training.which_step import WhichStepStage, format_step_table
+from contamination.injection.config import ExportStage
+from contamination.injection.export.run import export_corpus, open_export
+from contamination.training.config import WhichStepStage
+from contamination.training.which_step import format_step_table
 from tests.injection.export.conftest import node
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,8 @@ import yaml
 from contamination.core.artifacts import WrittenFiles, write_manifest
 from contamination.core.errors import ArtifactError, ConfigError, DataError, StoppedError
 from contamination.injection.__main__ import main
-from contamination.injection.export.run import ExportStage, export_corpus, open_export
+from contamination.injection.config import ExportStage
+from contamination.injection.export.run import export_corpus, open_export
 from contamination.injection.export.token_formats import Olmo
 from tests.injection.export import conftest
 from tests.injection.export.conftest import node, toy_corpus

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from contamination.core.artifacts import WrittenFiles, write_manifest
-from contamination.injection.export.run import ExportStage, export_corpus, prove_finished_export
+from contamination.injection.config import ExportStage
+from contamination.injection.export.run import export_corpus, prove_finished_export
 from contamination.injection.export.text_format import TextLines
 from tests.injection.export import conftest
 from tests.injection.export.conftest import COPIES, DOCUMENTS, EXAMPLES, SEPARATOR, node

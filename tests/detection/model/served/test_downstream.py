@@ -8,11 +8,10 @@ import pytest
 
 from contamination.core.errors import ArtifactError
 from contamination.detection.api import evaluate, score
-from contamination.detection.config import ScoredModelConfig
+from contamination.detection.config import ScoredModelConfig, ViewStage
 from contamination.detection.run import run
-from contamination.detection.tasks.online import OnlineConfig, OnlineStage
+from contamination.detection.tasks.config import OnlineConfig, OnlineStage
 from contamination.detection.tasks.online import run as score_windows
-from contamination.detection.viewer.run import ViewStage
 from contamination.detection.viewer.run import run as write_page
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.model.served.conftest import FOLDER, NODES
