@@ -62,7 +62,11 @@ def test_muses_published_files_are_scored(tmp_path):
         paths = [f"model.path={GOLDEN / 'target'}", f"runs={tmp_path / 'runs'}"]
         node = compose("detection", [*words, *paths, "method=[loss]", "detection.device=cpu"])
     table = open_scores(run(convert_config(node, DetectionStage)).path).table
-    assert table["label"].tolist() == [True, True, False, False]
+    table = open_scores(run(convert_config(node, DetectionStage)).path).table
+    texts = opened("muse", folder, "examples.domain=books")
+    assert table["example_id"].tolist() == [text.example_id for text in texts]
+    assert [text.label for text in texts] == [True, True, False, False]
+    assert table["ranked"].all()
 
 
 def test_hubbles_splits_say_what_was_inserted(tmp_path):

@@ -159,7 +159,9 @@ def test_the_gradient_is_that_of_backward_and_leaves_nothing(toy_models):
 
 
 def small_gpt2():
-    return GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=32, n_embd=16, n_layer=2, n_head=2))
+    return GPT2LMHeadModel(
+        GPT2Config(vocab_size=64, n_positions=32, n_embd=16, n_layer=2, n_head=2)
+    )
 
 
 @pytest.mark.parametrize(
