@@ -145,11 +145,8 @@ def run_after_shots(
 ) -> list[TokenStats]:
     """Returns the statistics of each sequence's tokens after the first, after the shots that fit.
 
-    The number of a text's shots depends only on its length. For the other arguments and errors see
-    `run_sequences`.
-
-    Args:
-        warn: whether to warn of texts that leave no room for all shots.
+    The number of a text's shots depends only on its length. With `warn`, a warning says how many
+    texts leave no room for all shots. For the other arguments and errors see `run_sequences`.
     """
 
     def run(count: int, indices: list[int]) -> list[TokenStats]:
