@@ -112,7 +112,8 @@ def gradient_norm(model: CausalLM, ids: Sequence[int]) -> float:
 def _norm(gradient: Tensor) -> Tensor:
     """Returns the Euclidean norm; a sparse gradient has several entries for a repeated token."""
     values: Tensor = gradient.coalesce().values() if gradient.is_sparse else gradient
-    return torch.linalg.vector_norm(values)
+    norm: Tensor = torch.linalg.vector_norm(values)
+    return norm
 
 
 def _finite_norm(model: CausalLM, ids: Sequence[int], name: str) -> TextStats:
