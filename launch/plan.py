@@ -106,7 +106,9 @@ def plan(
         convert_config(config, PipelineNodes).second_stage,
         convert_config(config, PipelineNodes).base_corpus,
     )
-    held_out = "the corpus's own" if stages.injection.injection.held_out else None
+    # a second stage's set of texts, whose members are scored, holds none out
+    has_held_out = stages.injection.injection.held_out and not stages.has_second_stage
+    held_out = "the corpus's own" if has_held_out else None
     prefix = PrefixConfig(path=stages.detection.prefix.path or held_out)
     check_methods(stages, replace(stages.detection, prefix=prefix))
     _check_order_for_window(stages.injection.injection, stages.training.training)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from contamination.core.errors import ConfigError, DataError
@@ -16,6 +16,9 @@ from contamination.detection.forward.batches import run_batches
 from contamination.detection.models.base import LanguageModel, ProgressCallback
 from contamination.detection.models.causal_lm import CausalLM
 from contamination.detection.passes import Copies, TextStats
+
+NO_TARGET = -100
+"""The target of the last position, which no token follows."""
 
 
 def run_gradient_norms(
@@ -65,12 +68,27 @@ def check_has_float32_parameters(hf: Any) -> None:
 
 @contextmanager
 def parameters_with_gradients(hf: Any) -> Iterator[None]:
-    """Lets every parameter have a gradient, and restores afterwards which ones do."""
+    """Lets every parameter have a gradient, those of embeddings sparse, and restores both after.
+
+    A dense gradient of embeddings is 0 but for the text's tokens, and takes as long to write as the
+    vocabulary is large. Where weights are tied, torch adds the head's dense gradient.
+    """
     required = [parameter.requires_grad for parameter in hf.parameters()]
+    embeddings = [
+        module
+        for module in hf.modules()
+        if isinstance(module, nn.Embedding)
+        and module.weight.is_leaf
+        and not (module.sparse or module.scale_grad_by_freq)
+    ]
     try:
         hf.requires_grad_(True)
+        for module in embeddings:
+            module.sparse = True
         yield
     finally:
+        for module in embeddings:
+            module.sparse = False
         for parameter, requires in zip(hf.parameters(), required, strict=True):
             parameter.requires_grad_(requires)
 
@@ -82,11 +100,20 @@ def gradient_norm(model: CausalLM, ids: Sequence[int]) -> float:
     """
     ids_1T = torch.tensor([list(ids)], device=model.device)
     with torch.enable_grad():
-        logits_TV: Tensor = model.hf(input_ids=ids_1T, use_cache=False).logits[0, :-1]
-        loss = cross_entropy(logits_TV.float(), ids_1T[0, 1:].to(logits_TV.device))
+        # a view: the gradient of a slice is a copy of all logits
+        logits_TV: Tensor = model.hf(input_ids=ids_1T, use_cache=False).logits.flatten(0, 1)
+        targets_T = torch.tensor([*ids[1:], NO_TARGET], device=logits_TV.device)
+        loss = cross_entropy(logits_TV.float(), targets_T, ignore_index=NO_TARGET)
         gradients = torch.autograd.grad(loss, list(model.hf.parameters()), allow_unused=True)
-    norms = torch.stack([g.norm().to(loss.device) for g in gradients if g is not None])
+    norms = torch.stack([_norm(g).to(loss.device) for g in gradients if g is not None])
     return float(norms.double().norm())
+
+
+def _norm(gradient: Tensor) -> Tensor:
+    """Returns the Euclidean norm; a sparse gradient has several entries for a repeated token."""
+    values: Tensor = gradient.coalesce().values() if gradient.is_sparse else gradient
+    norm: Tensor = torch.linalg.vector_norm(values)
+    return norm
 
 
 def _finite_norm(model: CausalLM, ids: Sequence[int], name: str) -> TextStats:

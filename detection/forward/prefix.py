@@ -140,15 +140,17 @@ def run_after_shots(
     batch_tokens: int,
     context: int | None,
     progress: str | None = None,
+    *,
+    warn: bool = True,
 ) -> list[TokenStats]:
     """Returns the statistics of each sequence's tokens after the first, after the shots that fit.
 
-    The number of a text's shots depends only on its length. For the other arguments and errors see
-    `run_sequences`.
+    The number of a text's shots depends only on its length. With `warn`, a warning says how many
+    texts leave no room for all shots. For the other arguments and errors see `run_sequences`.
     """
 
     def run(count: int, indices: list[int]) -> list[TokenStats]:
-        if count < (all_shots := len(shots.ids) - 1):
+        if warn and count < (all_shots := len(shots.ids) - 1):
             remark = "" if count else " Their scores are meaningless."
             log.warning(
                 f"prefix: {len(indices)} of {len(sequences)} texts have room in the model's "

@@ -160,10 +160,18 @@ def membership_logit(weights: Mapping[str, Any], features: Any, mask: Any, xp: A
         xp: the array library of all arguments: numpy or torch.
     """
     inputs = xp.clip((features - weights["center"]) / weights["scale"], -CLIP, CLIP)
-    first = xp.tanh(inputs @ weights["first"] + weights["first_bias"])
-    hidden = xp.tanh(first @ weights["second"] + weights["second_bias"])
+    first = _tanh(inputs @ weights["first"] + weights["first_bias"], xp)
+    hidden = _tanh(first @ weights["second"] + weights["second_bias"], xp)
     # no overflow: |h| is at most 1
     attention = xp.exp(hidden @ weights["attention"]) * mask
-    pooled = (attention[..., None] * hidden).sum(-2) / attention.sum(-1)[..., None]
-    mean = (mask[..., None] * hidden).sum(-2) / mask.sum(-1)[..., None]
+    pooled = (attention[..., None, :] @ hidden)[..., 0, :] / attention.sum(-1)[..., None]
+    mean = (mask[..., None, :] @ hidden)[..., 0, :] / mask.sum(-1)[..., None]
     return xp.concatenate((pooled, mean), -1) @ weights["output"] + weights["output_bias"]
+
+
+def _tanh(values: Any, xp: Any) -> Any:
+    """Returns tanh; in NumPy as 1 − 2 / (1 + exp(2x)), which takes a quarter of the time.
+
+    Both round to within 3e-16. tanh is 1 in float64 beyond 20.
+    """
+    return xp.tanh(values) if xp is not np else 1 - 2 / (1 + np.exp(2 * np.clip(values, -20, 20)))

@@ -29,9 +29,13 @@ class Wbc(Method):
     common. The paper attacks fine-tuned models and its reference is the model before fine-tuning:
     an upper bound for those who have not that model. Another model of the same tokenizer is a
     weaker, fair reference. The widths are those of the authors' configuration, which differ from a
-    geometric progression of ten from 2 to 40 (2, 3, 4, 5, 8, 11, 15, 21, 29, 40). The authors' code
-    takes a window that is wider than the text as the whole text, so that scores of texts below 40
-    scored tokens differ (docs/validation/public-implementations.md).
+    geometric progression of ten from 2 to 40 (2, 3, 4, 5, 8, 11, 15, 21, 29, 40).
+
+    The authors' code takes a window that is wider than the text as the whole text, so that scores
+    of texts below 40 scored tokens differ (docs/validation/public-implementations.md). A window is
+    w tokens in a row, and a text of n < w tokens has none: taken as the whole text, it would count
+    once for each width above n, for 10 tokens as half of the score. The paper's texts have 512
+    tokens or more by the commands of its code, so that its results do not depend on the choice.
     """
 
     aligned: ClassVar[bool] = True

@@ -21,6 +21,7 @@ its set.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -49,6 +50,7 @@ from contamination.detection.tasks.config import CodecConfig, CodecStage
 if TYPE_CHECKING:
     from contamination.detection.forward.prefix import Shots
 
+log = logging.getLogger(__name__)
 COLUMNS = ("example_id", "benchmark", "label", "context", "drop")
 DRAWS = 1_000
 
@@ -205,6 +207,7 @@ def _run_after_contexts(
     prefixes = [Shots(model.tokenizer, context) for context in contexts]
     context = model.source.context
     used = [p.count_fitting(len(t.ids), context) for p, t in zip(prefixes, tokens, strict=True)]
+    _warn_of_little_room(used, contexts)
     task = partial(
         run_after_own_contexts,
         prefixes=prefixes,
@@ -214,6 +217,18 @@ def _run_after_contexts(
     places = list(range(len(tokens)))
     copies = model.run_in_processes(task, "context", tokens, places)
     return list(zip(used, copies, strict=True))
+
+
+def _warn_of_little_room(used: Sequence[int], contexts: Sequence[Sequence[str]]) -> None:
+    """Warns once of the texts before which not all drawn texts have room."""
+    short = [n for n, context in zip(used, contexts, strict=True) if n < len(context)]
+    if short:
+        log.warning(
+            "codec: %d of %d texts leave no room in the model's context for all of the texts that "
+            "were drawn to stand before them, and %d of these for none, so that they are left out. "
+            "Give shorter texts, a smaller codec.shots, or a model with a longer context.",
+            *(len(short), len(used), short.count(0)),
+        )
 
 
 def run_after_own_contexts(
@@ -233,7 +248,7 @@ def run_after_own_contexts(
 
     def run(place: int, rows: list[int]) -> list[Copies]:
         given = [sequences[i] for i in rows], [names[i] for i in rows]
-        stats = run_after_shots(model, prefixes[place], *given, batch_tokens, context, None)
+        stats = run_after_shots(model, prefixes[place], *given, batch_tokens, context, warn=False)
         return [(text_stats,) for text_stats in stats]
 
     return run_by_key(places, run)

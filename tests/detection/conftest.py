@@ -41,11 +41,12 @@ def decoder(model):
     return CausalLM(model)
 
 
-def tiny_llama():
+def tiny_llama(**changed):
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=1024, hidden_size=32, intermediate_size=64, num_hidden_layers=1,
         num_attention_heads=2, max_position_embeddings=128, bos_token_id=1, eos_token_id=2,
+        **changed,
     )  # fmt: skip
     return LlamaForCausalLM(config)
 

@@ -1,6 +1,7 @@
 """CoDeC: which texts stand before a text, and what its drop is."""
 
 import json
+import logging
 import re
 from dataclasses import replace
 
@@ -124,3 +125,19 @@ def test_the_stage_reads_a_file(tmp_path, toy_folders, model):
     part = replace(stage.detection, scope="output")
     with pytest.raises(ConfigError, match="detection.scope is 'output'"):
         run(replace(stage, detection=part))
+
+
+def test_a_run_warns_once_of_texts_without_room(model, caplog):
+    """The context of 128 tokens has no room for another text before a long one, or the reverse."""
+    long = [make_text(f"long {n}", f"{n} " + " ".join([UNSEEN] * 9), None, "a") for n in range(2)]
+    settings = DetectionConfig(device="cpu", long_texts="truncate")
+    reader = LoadedModel(model.source, settings)
+    with caplog.at_level(logging.WARNING):
+        table = context_drops([*TEXTS[2:], *long], reader, shots=4).texts
+    without = table[table["example_id"].str.startswith("long")]
+    assert (without["context"] == 0).all()
+    (message,) = [r.getMessage() for r in caplog.records if "room" in r.getMessage()]
+    assert message.startswith("codec: 5 of 5 texts leave no room")
+    assert f"and {(table['context'] == 0).sum()} of these for none" in message
+    assert "a smaller codec.shots" in message
+    assert "meaningless" not in caplog.text

@@ -23,7 +23,7 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model, load_tokenizer
 from contamination.core.statistics.metrics import AUROC, tpr_at_fpr
 from contamination.data.config import ExamplesConfig
-from contamination.detection.attack_file import DataSheet, read_attack
+from contamination.detection.attack_file import MAX_BYTES, DataSheet, read_attack
 from contamination.detection.attack_sheet import format_data_sheet
 from contamination.detection.attack_training import fit_network
 from contamination.detection.config import (
@@ -390,6 +390,17 @@ def test_a_file_of_something_else_is_refused(tmp_path, content):
         read_attack("weights", file, FEATURES)
     with pytest.raises(ConfigError, match="method.lt_mia.weights is .*No such file"):
         _ = LtMia(weights=str(tmp_path / "nowhere")).attack
+
+
+def test_a_file_above_8_mib_is_refused_unread(attack, folder, tmp_path):
+    """The same content is read up to the limit; spaces are no part of it."""
+    content, file = (folder / "attack.json").read_bytes(), tmp_path / "large.json"
+    file.write_bytes(content + b" " * (MAX_BYTES - len(content)))
+    read_attack("weights", file, FEATURES)
+    with file.open("ab") as stream:
+        stream.write(b" ")
+    with pytest.raises(ConfigError, match="weights is '.*large.json', .* used: .*8"):
+        read_attack("weights", file, FEATURES)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,14 @@ def test_recall_needs_a_file_where_nothing_is_held_out(tmp_path):
     planned("method=[recall]", "injection.held_out=0", f"prefix.path={tmp_path}/given.txt")
 
 
+def test_recall_needs_a_file_where_a_finetuned_model_is_scored(tmp_path):
+    """The fine-tuning set is scored, and holds no texts out, as the corpus does."""
+    (tmp_path / "given.txt").write_text("A ladder leans on the orchard wall.\n")
+    with pytest.raises(ConfigError, match="recall needs prefix.path, which is null"):
+        second_stage(tmp_path, whole_words=["method=[recall]"])
+    second_stage(tmp_path, whole_words=["method=[recall]", f"prefix.path={tmp_path}/given.txt"])
+
+
 def test_an_experiments_own_values_stand():
     assert composed("experiment=paper/table3").masked_lm.path == "bert-base-uncased"
 
@@ -64,7 +72,7 @@ def test_a_warm_up_that_is_never_over_is_refused_before_any_work():
         planned("training.warmup_steps=147")
 
 
-def second_stage(tmp_path, *words):
+def second_stage(tmp_path, *words, whole_words=()):
     """A plan whose second stage reads 30 questions of a file, and 2 benchmarks' 100 members."""
     rows = [{"question": f"Which of {n} is it?", "answer": f"The {n}th."} for n in range(30)]
     path = tmp_path / "rows.jsonl"
@@ -77,7 +85,7 @@ def second_stage(tmp_path, *words):
     )
     own = ["benchmark=[boolq,truthfulqa]", "second_stage.members_in=both",
            f"+second_stage.instructions={texts}"]  # fmt: skip
-    return planned(*own, *(f"second_stage.{word}" for word in words))
+    return planned(*own, *whole_words, *(f"second_stage.{word}" for word in words))
 
 
 def test_a_second_stages_recipe_is_refused_before_any_work(tmp_path):

@@ -1,8 +1,8 @@
 """Preference optimisation with "I don't know" answers (Maini et al. 2024, "TOFU").
 
-Direct preference optimisation (Rafailov et al. 2023, equation 7): the preferred output of a prompt
-x is an answer a such as "I don't know.", the other is the output y of the forget set, and the
-reference is the model that training starts from:
+Direct preference optimisation (Rafailov et al. 2023, their loss L_DPO): the preferred output of a
+prompt x is an answer a such as "I don't know.", the other is the output y of the forget set, and
+the reference is the model that training starts from:
 
     −(2/β) E log σ(β log π_θ(a|x) / π_ref(a|x) − β log π_θ(y|x) / π_ref(y|x))
 

@@ -1,4 +1,4 @@
-"""Negative preference optimisation (Zhang et al. 2024, "Negative preference optimization", eq. 3).
+"""Negative preference optimisation (Zhang et al. 2024, arXiv 2404.05868, their loss L_NPO).
 
 The step minimises (2/β) E log(1 + (π_θ(x) / π_ref(x))^β) over the texts x of the forget set, where
 π is the probability of a text's counted tokens, and π_ref is the probability under the model that

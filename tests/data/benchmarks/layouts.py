@@ -105,6 +105,9 @@ def tofu(folder, settings=("01", "05", "10")):
     return write(folder, files)
 
 
+SIDES = ("forget", "holdout")
+
+
 def muse(folder):
     """A configuration per folder: privleak with `text`, knowmem with questions, raw."""
     texts = {"forget": SEEN, "holdout": UNSEEN, "retain": "The old wall stands"}
@@ -115,6 +118,26 @@ def muse(folder):
     files["knowmem/forget_qa.jsonl"] = [{"question": "How many boats?", "answer": "300"}]
     files["raw/forget.jsonl"] = [{"text": SEEN}]
     return write(folder, files)
+
+
+def muse_of_the_hub(folder, kept="retain"):
+    """The published folder: parquet files named as in its README; Books has called `kept` retain2.
+
+    The texts of privleak and raw are the only column; knowmem has answer, then question; verbmem
+    prompt and gt.
+    """
+    texts = {
+        **{f"privleak/{side}": text for side, text in zip(SIDES, (SEEN, UNSEEN), strict=True)},
+        **{f"privleak/{kept}": "The old wall stands", "raw/retain1": "A gate", "raw/forget": SEEN},
+    }
+    rows = {split: [{"text": f"{text} {n}."} for n in range(2)] for split, text in texts.items()}
+    rows["knowmem/forget_qa"] = [{"answer": "300", "question": "How many boats?"}]
+    rows["verbmem/forget"] = [{"prompt": SEEN, "gt": "again"}]
+    for split, split_rows in rows.items():
+        path = folder / f"{split}-00000-of-00001.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pd.DataFrame(split_rows).to_parquet(path)
+    return folder
 
 
 def hubble(folder, domains=("passages_wikipedia", "biographies_yago")):

@@ -6,11 +6,15 @@ from hydra import compose, initialize_config_dir
 from contamination.core.cli import CONF
 from contamination.core.config import convert_config
 from contamination.core.errors import DataError
+from contamination.detection.config import DetectionStage
+from contamination.detection.run import run
+from contamination.detection.scores import open_scores
 from contamination.injection.finetuning.config import FinetuningStage
 from contamination.injection.finetuning.sources import read_instructions
 from tests.data.benchmarks import layouts
 from tests.data.benchmarks.layouts import SEEN, UNSEEN
 from tests.data.benchmarks.test_rows import opened
+from tests.detection.golden import GOLDEN
 
 
 def test_tofus_questions_and_answers_are_texts_with_outputs(tmp_path):
@@ -41,12 +45,28 @@ def test_tofus_parquet_files_of_the_hub_are_read_too(tmp_path):
 
 
 @pytest.mark.parametrize("domain", ["news", "books"])
-def test_muses_sides_of_privleak(tmp_path, domain):
-    texts = opened("muse", layouts.muse(tmp_path), f"examples.domain={domain}")
+@pytest.mark.parametrize("make", [layouts.muse, layouts.muse_of_the_hub])
+def test_muses_sides_of_privleak(tmp_path, domain, make):
+    texts = opened("muse", make(tmp_path), f"examples.domain={domain}")
     assert [(t.text, t.label) for t in texts] == [
         (f"{text} {n}.", text == SEEN) for text in (SEEN, UNSEEN) for n in (0, 1)
     ]
     assert texts[0].benchmark == f"muse/{domain}"
+
+
+def test_muses_published_files_are_scored(tmp_path):
+    """MUSE-Books names the texts to retain retain2."""
+    folder = layouts.muse_of_the_hub(tmp_path / "books", "retain2")
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        words = ["examples=muse", f"examples.path={folder}", "examples.domain=books"]
+        paths = [f"model.path={GOLDEN / 'target'}", f"runs={tmp_path / 'runs'}"]
+        node = compose("detection", [*words, *paths, "method=[loss]", "detection.device=cpu"])
+    table = open_scores(run(convert_config(node, DetectionStage)).path).table
+    table = open_scores(run(convert_config(node, DetectionStage)).path).table
+    texts = opened("muse", folder, "examples.domain=books")
+    assert table["example_id"].tolist() == [text.example_id for text in texts]
+    assert [text.label for text in texts] == [True, True, False, False]
+    assert table["ranked"].all()
 
 
 def test_hubbles_splits_say_what_was_inserted(tmp_path):

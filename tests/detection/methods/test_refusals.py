@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.config import ExamplesConfig
@@ -155,6 +156,40 @@ def test_the_gradient_is_that_of_backward_and_leaves_nothing(toy_models):
     double(input_ids=ids, labels=ids).loss.backward()
     expected = sum(float((p.grad**2).sum()) for p in double.parameters()) ** 0.5
     assert norm == pytest.approx(expected, rel=1e-5)
+
+
+def small_gpt2():
+    return GPT2LMHeadModel(
+        GPT2Config(vocab_size=64, n_positions=32, n_embd=16, n_layer=2, n_head=2)
+    )
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        tiny_llama,
+        lambda: tiny_llama(tie_word_embeddings=True),
+        lambda: tiny_llama(pad_token_id=5, attention_bias=True, mlp_bias=True),
+        lambda: tiny_llama(pad_token_id=5, tie_word_embeddings=True),
+        small_gpt2,
+    ],
+    ids=["llama", "tied", "padding and biases", "tied padding", "gpt2"],
+)
+def test_sparse_gradients_of_embeddings_have_the_norm_of_dense_ones(build):
+    """Tokens repeat, one is the padding, and GPT-2 has tied weights and embedded positions."""
+    torch.manual_seed(0)
+    hf = build().eval()
+    ids = [1, 5, 9, 5, 5, 3, 1]
+    model = CausalLM(hf)
+    with parameters_with_gradients(hf):
+        norm = gradient_norm(model, ids)
+    assert not any(m.sparse for m in hf.modules() if isinstance(m, torch.nn.Embedding))
+    hf.double()
+    logits = hf(input_ids=torch.tensor([ids])).logits[0]
+    loss = -sum(logits[t].log_softmax(-1)[ids[t + 1]] for t in range(len(ids) - 1))
+    gradients = torch.autograd.grad(loss / (len(ids) - 1), list(hf.parameters()))
+    assert not any(gradient.is_sparse for gradient in gradients)
+    assert norm == pytest.approx(sum(float((g**2).sum()) for g in gradients) ** 0.5, rel=1e-5)
 
 
 def test_other_weights_than_float32_have_no_gradient(stage):
