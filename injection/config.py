@@ -21,7 +21,7 @@ from contamination.core.errors import require
 from contamination.core.seeds import fill_in_seeds
 from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.task_runner import TasksConfig
-from contamination.data.config import BenchmarkConfig
+from contamination.data.config import BenchmarkConfig, with_escapes
 
 BOUNDARIES = ("token", "word", "sentence", "document")
 CORPUS_PARTS = ("base", "study", "validation", "all")
@@ -31,6 +31,8 @@ THIS_CORPUS, POOL_COPIES = "corpus", "copies"
 NEAR_DUPLICATES = ("keep", "flag", "drop")
 EXACT, BERNOULLI = "exact", "bernoulli"
 """How members are drawn: a given number of them, or a fair coin for each example."""
+CANARY, UUID, SHA256, URL, REWORDING = "canary", "uuid", "sha256", "url", "rewording"
+"""What distinguishes the versions of an example."""
 DEFAULT_SIZE = 100
 """The default number of members, and of non-members, per benchmark."""
 VOCABULARY = between(260, 1_000_000)
@@ -171,6 +173,31 @@ class InjectionConfig(Ranged, node="injection"):
 
 
 @dataclass(frozen=True)
+class VersionsConfig(Ranged, node="versions"):
+    """Versions of each example, of which one, drawn at random, replaces the example's text."""
+
+    count: int = field_naming_unless_default(1, between(1, 1_000))
+    """The number of versions of each example; 1: each example has only its own text."""
+    kind: str = field_naming_unless_default(CANARY, one_of((CANARY, UUID, SHA256, URL, REWORDING)))
+    """What the versions differ in: canary (random digits and letters), uuid, sha256 or url (an
+    identifier as it occurs in natural text), or rewording (each version is a rewording by the node
+    `rewording`; the original text is not a version)."""
+    characters: int = field_naming_unless_default(12, between(8, 1_000))
+    """The number of digits and letters of a canary."""
+    template: str = field_naming_unless_default("{text}\nReference: {identifier}")
+    """A format string of the example's `text` and the version's `identifier`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "template", with_escapes(self.template))
+
+    @property
+    def enabled(self) -> bool:
+        """Whether examples have versions."""
+        return self.count > 1
+
+
+@dataclass(frozen=True)
 class PoolStage:
     """The nodes of a stage that draws a pool of examples and inserts its members."""
 
@@ -197,6 +224,7 @@ class InjectionStage(PoolStage):
 
     corpus: dict[str, Any] = field(default_factory=dict)
     rewording: dict[str, Any] = field(default_factory=dict)
+    versions: VersionsConfig = field_naming_unless_default(VersionsConfig())
     cluster: TasksConfig = field(default_factory=TasksConfig, metadata={"identity": False})
 
     def __post_init__(self) -> None:
@@ -215,3 +243,4 @@ class InjectionStage(PoolStage):
 
 register_schema("injection", InjectionConfig)
 register_schema("tokenizer", TokenizerConfig)
+register_schema("versions", VersionsConfig)

@@ -86,7 +86,7 @@ def _texts_of_copies(
     stage: InjectionStage, examples: pd.DataFrame, example_and_copy_numbers: list[tuple[int, int]]
 ) -> list[str]:
     texts = [str(examples["text"].iloc[index]) for index, _ in example_and_copy_numbers]
-    if not stage.rewording:
+    if not stage.rewording or stage.versions.enabled:
         return texts
     keys = [
         f"{examples['example_id'].iloc[index]}/{copy}" for index, copy in example_and_copy_numbers
