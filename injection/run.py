@@ -46,6 +46,7 @@ from contamination.injection.corpus import (
     corpus_slug,
     open_corpus,
 )
+from contamination.injection.ordering import ORDER_FILE, check_ordered, order_failures
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
 from contamination.injection.tokenization import TokenisedCorpus, TokenizationSettings
@@ -85,6 +86,7 @@ def check_config_nodes(stage: InjectionStage) -> None:
         if stage.rewording:
             instantiate_node("rewording", stage.rewording)
         check_versions(stage)
+        check_ordered(stage)
     for name, config in stage.benchmark.items():
         if config.occurrences:
             instantiate_node(f"benchmark.{name}.occurrences", config.occurrences)
@@ -198,7 +200,9 @@ def _make_corpus(
         tokenizer,
         separator_tokens,
         sequence_tokens,
+        copies.shards,
     )
+    records = {**pool.records, **({ORDER_FILE: copies.order} if len(copies.order) else {})}
     absent = absent_texts(pool.records)
     proof = _prove_packed_parts(stage, examples, ledger, absent, folder, packing.part_names, runner)
     across_documents = finished_corpus_search.matches_only_in_proof(
@@ -214,7 +218,7 @@ def _make_corpus(
         examples.assign(**{NATURAL_COLUMN: natural}), matches, dropped=settings.drop
     )
     tables = (examples, held_out, ledger, matches)
-    for name, table in [*zip(TABLES, tables, strict=True), *pool.records.items()]:
+    for name, table in [*zip(TABLES, tables, strict=True), *records.items()]:
         table.to_parquet(folder / name, index=False)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
     _log_draws(pool, candidates, tokenised.skipped)
@@ -233,7 +237,7 @@ def _make_corpus(
         "clean_sha256": hashes["clean_sha256"],
     }
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
-    return WrittenFiles([*packing.part_names, *TABLES, *pool.records, *tokenizer_files], counts)
+    return WrittenFiles([*packing.part_names, *TABLES, *records, *tokenizer_files], counts)
 
 
 def absent_texts(records: Mapping[str, pd.DataFrame]) -> dict[str, str]:
@@ -322,7 +326,7 @@ def _manifest_counts(
     members = examples["member"].astype(bool)
     return {
         "inserted_tokens": copies.total_tokens,
-        "copies": len(copies.segments),
+        "copies": int(examples["occurrences"].sum()),
         "members": int(members.sum()),
         "nonmembers": int((~members).sum()),
         "unexposed_members": int((members & (examples["occurrences"] == 0)).sum()),
@@ -468,6 +472,7 @@ def prove_finished_corpus(
         if count != counts[name]:
             proof.failures.append(f"{count} {name}, the manifest says {counts[name]}")
     proof.failures += version_failures(corpus)
+    proof.failures += order_failures(corpus)
     return proof
 
 
