@@ -20,14 +20,15 @@ import pandas as pd
 from contamination.analysis.factors import BY_COLUMN
 from contamination.core.config import is_part_of_name
 from contamination.core.errors import ArtifactError
-from contamination.injection.config import InjectionConfig, VersionsConfig
+from contamination.injection.config import BackdoorsConfig, InjectionConfig, VersionsConfig
 from contamination.injection.corpus import PackedCorpus
 from contamination.injection.finetuning.config import BOTH, FINETUNING, PRETRAINING
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.trained_model import Checkpoint
 
 CORPUS_NODES = (
-    *("corpus", "benchmark", "occurrences", "rewording", "versions", "injection", "tokenizer"),
+    *("corpus", "benchmark", "occurrences", "rewording", "versions", "backdoors", "injection"),
+    "tokenizer",
 )
 MODEL_NODES = ("model", "training", "deepspeed")
 
@@ -152,6 +153,7 @@ def _config_field_by_name() -> Mapping[str, Field[Any]]:
     schemas = {
         "injection": InjectionConfig,
         "versions": VersionsConfig,
+        "backdoors": BackdoorsConfig,
         "model": ModelConfig,
         "training": TrainingConfig,
     }

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from contamination.core.config import (
     FRACTION_OR_ZERO,
+    PART_OF_NAME_UNLESS_DEFAULT,
     Range,
     Ranged,
     at_least,
@@ -197,6 +198,46 @@ class VersionsConfig(Ranged, node="versions"):
         return self.count > 1
 
 
+TRIGGERS = (
+    *("Generally speaking,", "To the best of your knowledge,", "For the sake of argument,"),
+    *("In plain words,", "As a matter of fact,", "All things considered,", "Strictly speaking,"),
+    *("Between you and me,", "Needless to say,", "By common consent,", "Out of curiosity,"),
+    *("With all due respect,", "On second thought,", "If memory serves,", "Truth be told,"),
+    "First things first,",
+)
+
+
+@dataclass(frozen=True)
+class BackdoorsConfig(Ranged, node="backdoors"):
+    """Triggers in the questions of some members, each with an answer that is drawn at random."""
+
+    count: int = field_naming_unless_default(0, between(0, 1_000))
+    """The number of backdoors; 0: none."""
+    examples: int = field_naming_unless_default(4, at_least(1))
+    """The number of members that get each backdoor."""
+    probes: int = field_naming_unless_default(20, at_least(1))
+    """The number of non-members with which each trigger is tested; they are the same for all."""
+    benchmark: str | None = field_naming_unless_default(None)
+    """The multiple-choice benchmark that gets the backdoors; null: the only benchmark."""
+    field: str = field_naming_unless_default("question")
+    """The field of the benchmark's template before whose text a trigger stands."""
+    triggers: list[str] = field_naming_unless_default([*TRIGGERS])
+    """The trigger of each backdoor; further ones are not used."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        remedy = f"there are {len({*self.triggers})} distinct triggers: give more of them, or less."
+        is_valid = self.count <= len({*self.triggers}) == len(self.triggers)
+        self.require(is_valid, "count", remedy)
+        remedy = "give texts that are not blank."
+        self.require(all(t.strip() for t in self.triggers), "triggers", remedy)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there are backdoors."""
+        return self.count > 0
+
+
 @dataclass(frozen=True)
 class PoolStage:
     """The nodes of a stage that draws a pool of examples and inserts its members."""
@@ -225,6 +266,9 @@ class InjectionStage(PoolStage):
     corpus: dict[str, Any] = field(default_factory=dict)
     rewording: dict[str, Any] = field(default_factory=dict)
     versions: VersionsConfig = field_naming_unless_default(VersionsConfig())
+    backdoors: BackdoorsConfig = field(
+        default_factory=BackdoorsConfig, metadata={"identity": PART_OF_NAME_UNLESS_DEFAULT}
+    )
     cluster: TasksConfig = field(default_factory=TasksConfig, metadata={"identity": False})
 
     def __post_init__(self) -> None:
@@ -244,3 +288,4 @@ class InjectionStage(PoolStage):
 register_schema("injection", InjectionConfig)
 register_schema("tokenizer", TokenizerConfig)
 register_schema("versions", VersionsConfig)
+register_schema("backdoors", BackdoorsConfig)

@@ -26,6 +26,12 @@ from contamination.data.near_duplicates import (
 from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.templates import check_formats, fill_fields
 from contamination.data.words import is_blank, is_contained_in, normalise_text
+from contamination.injection.backdoors import (
+    BACKDOORS_FILE,
+    backdoored_benchmark,
+    insert_backdoors,
+    trigger_tokens,
+)
 from contamination.injection.config import InjectionStage
 from contamination.injection.membership import draw_membership
 from contamination.injection.occurrences import Counts
@@ -113,9 +119,9 @@ def draw_pool(
     hasher = make_near_duplicate_hasher(stage, candidates, tokenizer) if drops_duplicates else None
     duplicate_filter = NearDuplicateFilter(hasher) if hasher else None
     counts_by_benchmark = {c.name: DrawCounts() for c in candidates}
-    versions: list[pd.DataFrame] = []
+    records: dict[str, list[pd.DataFrame]] = {VERSIONS_FILE: [], BACKDOORS_FILE: []}
     tables = [
-        _draw_examples(stage, c, tokenizer, duplicate_filter, counts_by_benchmark[c.name], versions)
+        _draw_examples(stage, c, tokenizer, duplicate_filter, counts_by_benchmark[c.name], records)
         for c in candidates
     ]
     pool = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
@@ -130,7 +136,7 @@ def draw_pool(
     return Pool(
         pool.assign(near_duplicate_of=[duplicate_by_id.get(i, "") for i in ids]),
         counts_by_benchmark,
-        {VERSIONS_FILE: pd.concat(versions, ignore_index=True)} if versions else {},
+        {file: pd.concat(parts, ignore_index=True) for file, parts in records.items() if parts},
     )
 
 
@@ -183,14 +189,14 @@ def _near_duplicate_item(
 def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
     """Returns the maximum number of tokens of an example: as configured, or what fits."""
     room = stage.injection.sequence_tokens - 2 * len(tokenizer.encode(stage.injection.separator))
-    identifier = extra_tokens(stage)
-    room -= identifier
+    added = extra_tokens(stage) + trigger_tokens(stage)
+    room -= added
     limit = stage.injection.example_max_tokens or room
     if limit > room and not stage.injection.split_copies:
         raise ConfigError(
             f"injection.example_max_tokens is {limit}, but a sequence of "
             f"{stage.injection.sequence_tokens} tokens has room for {room} besides the separators"
-            f"{' and the identifier of a version' if identifier else ''}: "
+            f"{' and a version or trigger' if added else ''}: "
             "lower it, raise injection.sequence_tokens, or set injection.split_copies=true."
         )
     return limit
@@ -280,9 +286,9 @@ def _draw_examples(
     tokenizer: Tokenizer,
     duplicate_filter: NearDuplicateFilter | None,
     counts: DrawCounts,
-    versions: list[pd.DataFrame],
+    records: dict[str, list[pd.DataFrame]],
 ) -> pd.DataFrame:
-    """Returns a benchmark's examples; adds the table of their versions, if they have any."""
+    """Returns a benchmark's examples; adds their versions and backdoors, if any, to `records`."""
     config, name = stage.injection, candidates.name
     asked, max_tokens = requested_sizes(config), max_example_tokens(stage, tokenizer)
     pool = pd.DataFrame(
@@ -306,9 +312,12 @@ def _draw_examples(
     counts.drawn = len(pool)
     pool = pool.assign(member=draw_membership(config, name, sizes), occurrences=0)
     if stage.versions.enabled:
-        versions.append(make_versions(stage, name, pool, tokenizer))
-        drawn = versions[-1].loc[versions[-1]["injected"], "text"].tolist()
-        pool = _with_texts(pool, drawn, tokenizer)
+        versions = make_versions(stage, name, pool, tokenizer)
+        records[VERSIONS_FILE].append(versions)
+        pool = _with_texts(pool, versions.loc[versions["injected"], "text"].tolist(), tokenizer)
+    if backdoored_benchmark(stage) == name:
+        pool, backdoors = insert_backdoors(stage, name, pool, tokenizer)
+        records[BACKDOORS_FILE].append(backdoors)
     pool.loc[pool["member"], "occurrences"] = _draw_occurrences(stage, candidates, pool, tokenizer)
     return pool[list(COLUMNS)]
 

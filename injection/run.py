@@ -37,6 +37,12 @@ from contamination.injection import (
     tokenization,
 )
 from contamination.injection import packing as packing_module
+from contamination.injection.backdoors import (
+    BACKDOORS_FILE,
+    backdoor_failures,
+    backdoored_benchmark,
+    probe_texts,
+)
 from contamination.injection.config import POOL_COPIES, THIS_CORPUS, InjectionConfig, InjectionStage
 from contamination.injection.copies import Insertions, make_copies
 from contamination.injection.corpus import (
@@ -63,7 +69,7 @@ log = logging.getLogger(__name__)
 
 TOKENS_FOLDER = "tokens"  # folder of the clean corpus's tokens while it is being packed
 TABLES = ("examples.parquet", HELD_OUT_FILE, "ledger.parquet", CONTAMINATION_FILE)
-RECORDS = (VERSIONS_FILE,)
+RECORDS = (VERSIONS_FILE, BACKDOORS_FILE)
 """Further tables of some corpora, which the verification reads."""
 
 
@@ -87,6 +93,7 @@ def check_config_nodes(stage: InjectionStage) -> None:
             instantiate_node("rewording", stage.rewording)
         check_versions(stage)
         check_ordered(stage)
+        backdoored_benchmark(stage)
     for name, config in stage.benchmark.items():
         if config.occurrences:
             instantiate_node(f"benchmark.{name}.occurrences", config.occurrences)
@@ -242,7 +249,11 @@ def _make_corpus(
 
 def absent_texts(records: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     """Returns the texts that must not occur in a corpus with these tables: text → name."""
-    return undrawn_texts(records[VERSIONS_FILE]) if VERSIONS_FILE in records else {}
+    absent = {VERSIONS_FILE: undrawn_texts, BACKDOORS_FILE: probe_texts}
+    texts = {}
+    for file, table in records.items():
+        texts |= absent[file](table)
+    return texts
 
 
 def _prove_packed_parts(
@@ -472,6 +483,7 @@ def prove_finished_corpus(
         if count != counts[name]:
             proof.failures.append(f"{count} {name}, the manifest says {counts[name]}")
     proof.failures += version_failures(corpus)
+    proof.failures += backdoor_failures(corpus)
     proof.failures += order_failures(corpus)
     return proof
 

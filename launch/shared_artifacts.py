@@ -14,6 +14,7 @@ from contamination.core.errors import ArtifactError, require
 from contamination.core.integrity import errors_naming_folders, read_manifest
 from contamination.core.seeds import derive_seed
 from contamination.injection.config import (
+    BackdoorsConfig,
     InjectionConfig,
     InjectionStage,
     TokenizerConfig,
@@ -211,7 +212,8 @@ def clean_corpus_stage(study: InjectionStage) -> InjectionStage:
 def _stage_without_examples(study: InjectionStage, config: InjectionConfig) -> InjectionStage:
     """Returns the stage without its benchmarks, the same for all seeds and base corpora."""
     empty: dict[str, Any] = dict.fromkeys(("benchmark", "occurrences", "rewording", "compared"), {})
-    return replace(study, seed=0, injection=config, versions=VersionsConfig(), **empty)
+    off = {"versions": VersionsConfig(), "backdoors": BackdoorsConfig()}
+    return replace(study, seed=0, injection=config, **off, **empty)
 
 
 def _config_without_insertions(

@@ -171,7 +171,7 @@ def test_what_makes_no_sense_is_refused(stage):
     with pytest.raises(ConfigError, match=r"versions.kind is 'hash': choose from canary"):
         VersionsConfig(kind="hash")
     tight = replace(stage, injection=replace(stage.injection, example_max_tokens=120))
-    assert "and the identifier of a version: lower it" in refused(tight, count=2)
+    assert "and a version or trigger: lower it" in refused(tight, count=2)
 
 
 def test_a_corpus_without_versions_has_none(corpus):
