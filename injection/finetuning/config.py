@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,7 +91,7 @@ class FinetuningStage(PoolStage):
         require(bool(sources), "instructions", {}, remedy)
         remedy = "a fine-tuning set has no shards: choose fixed, ladder, poisson or share."
         nodes = [self.occurrences, *(config.occurrences for config in self.benchmark.values())]
-        targets = [node.get("_target_") for node in nodes if node]
+        targets = [node.get("_target_") for node in nodes if isinstance(node, Mapping)]
         require(ORDERED_TARGET not in targets, "occurrences", "ordered", remedy)
 
     def pool_stage(self) -> InjectionStage:
