@@ -250,7 +250,7 @@ def _make_corpus(
 def absent_texts(records: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     """Returns the texts that must not occur in a corpus with these tables: text → name."""
     absent = {VERSIONS_FILE: undrawn_texts, BACKDOORS_FILE: probe_texts}
-    texts = {}
+    texts: dict[str, str] = {}
     for file, table in records.items():
         texts |= absent[file](table)
     return texts

@@ -212,8 +212,8 @@ def clean_corpus_stage(study: InjectionStage) -> InjectionStage:
 def _stage_without_examples(study: InjectionStage, config: InjectionConfig) -> InjectionStage:
     """Returns the stage without its benchmarks, the same for all seeds and base corpora."""
     empty: dict[str, Any] = dict.fromkeys(("benchmark", "occurrences", "rewording", "compared"), {})
-    off = {"versions": VersionsConfig(), "backdoors": BackdoorsConfig()}
-    return replace(study, seed=0, injection=config, **off, **empty)
+    empty |= {"versions": VersionsConfig(), "backdoors": BackdoorsConfig()}
+    return replace(study, seed=0, injection=config, **empty)
 
 
 def _config_without_insertions(
