@@ -20,13 +20,16 @@ import pandas as pd
 from contamination.analysis.factors import BY_COLUMN
 from contamination.core.config import is_part_of_name
 from contamination.core.errors import ArtifactError
-from contamination.injection.config import InjectionConfig
+from contamination.injection.config import BackdoorsConfig, InjectionConfig, VersionsConfig
 from contamination.injection.corpus import PackedCorpus
 from contamination.injection.finetuning.config import BOTH, FINETUNING, PRETRAINING
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.trained_model import Checkpoint
 
-CORPUS_NODES = ("corpus", "benchmark", "occurrences", "rewording", "injection", "tokenizer")
+CORPUS_NODES = (
+    *("corpus", "benchmark", "occurrences", "rewording", "versions", "backdoors", "injection"),
+    "tokenizer",
+)
 MODEL_NODES = ("model", "training", "deepspeed")
 
 CLASS = "._target_"
@@ -147,7 +150,13 @@ def _changes_no_result(key: str, value: Any) -> bool:
 
 @cache
 def _config_field_by_name() -> Mapping[str, Field[Any]]:
-    schemas = {"injection": InjectionConfig, "model": ModelConfig, "training": TrainingConfig}
+    schemas = {
+        "injection": InjectionConfig,
+        "versions": VersionsConfig,
+        "backdoors": BackdoorsConfig,
+        "model": ModelConfig,
+        "training": TrainingConfig,
+    }
     return {
         f"{node}.{field.name}": field
         for node, schema in schemas.items()

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from contamination.core.config import (
     FRACTION_OR_ZERO,
+    PART_OF_NAME_UNLESS_DEFAULT,
     Range,
     Ranged,
     at_least,
@@ -21,7 +22,7 @@ from contamination.core.errors import require
 from contamination.core.seeds import fill_in_seeds
 from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.task_runner import TasksConfig
-from contamination.data.config import BenchmarkConfig
+from contamination.data.config import BenchmarkConfig, with_escapes
 
 BOUNDARIES = ("token", "word", "sentence", "document")
 CORPUS_PARTS = ("base", "study", "validation", "all")
@@ -31,6 +32,8 @@ THIS_CORPUS, POOL_COPIES = "corpus", "copies"
 NEAR_DUPLICATES = ("keep", "flag", "drop")
 EXACT, BERNOULLI = "exact", "bernoulli"
 """How members are drawn: a given number of them, or a fair coin for each example."""
+CANARY, UUID, SHA256, URL, REWORDING = "canary", "uuid", "sha256", "url", "rewording"
+"""What distinguishes the versions of an example."""
 DEFAULT_SIZE = 100
 """The default number of members, and of non-members, per benchmark."""
 VOCABULARY = between(260, 1_000_000)
@@ -171,6 +174,71 @@ class InjectionConfig(Ranged, node="injection"):
 
 
 @dataclass(frozen=True)
+class VersionsConfig(Ranged, node="versions"):
+    """Versions of each example, of which one, drawn at random, replaces the example's text."""
+
+    count: int = field_naming_unless_default(1, between(1, 1_000))
+    """The number of versions of each example; 1: each example has only its own text."""
+    kind: str = field_naming_unless_default(CANARY, one_of((CANARY, UUID, SHA256, URL, REWORDING)))
+    """What the versions differ in: canary (random digits and letters), uuid, sha256 or url (an
+    identifier as it occurs in natural text), or rewording (each version is a rewording by the node
+    `rewording`; the original text is not a version)."""
+    characters: int = field_naming_unless_default(12, between(8, 1_000))
+    """The number of digits and letters of a canary."""
+    template: str = field_naming_unless_default("{text}\nReference: {identifier}")
+    """A format string of the example's `text` and the version's `identifier`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "template", with_escapes(self.template))
+
+    @property
+    def enabled(self) -> bool:
+        """Whether examples have versions."""
+        return self.count > 1
+
+
+TRIGGERS = (
+    *("Generally speaking,", "To the best of your knowledge,", "For the sake of argument,"),
+    *("In plain words,", "As a matter of fact,", "All things considered,", "Strictly speaking,"),
+    *("Between you and me,", "Needless to say,", "By common consent,", "Out of curiosity,"),
+    *("With all due respect,", "On second thought,", "If memory serves,", "Truth be told,"),
+    "First things first,",
+)
+
+
+@dataclass(frozen=True)
+class BackdoorsConfig(Ranged, node="backdoors"):
+    """Triggers in the questions of some members, each with an answer that is drawn at random."""
+
+    count: int = field_naming_unless_default(0, between(0, 1_000))
+    """The number of backdoors; 0: none."""
+    examples: int = field_naming_unless_default(4, at_least(1))
+    """The number of members that get each backdoor."""
+    probes: int = field_naming_unless_default(20, at_least(1))
+    """The number of non-members with which each trigger is tested; they are the same for all."""
+    benchmark: str | None = field_naming_unless_default(None)
+    """The multiple-choice benchmark that gets the backdoors; null: the only benchmark."""
+    field: str = field_naming_unless_default("question")
+    """The field of the benchmark's template before whose text a trigger stands."""
+    triggers: list[str] = field_naming_unless_default([*TRIGGERS])
+    """The trigger of each backdoor; further ones are not used."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        remedy = f"there are {len({*self.triggers})} distinct triggers: give more of them, or less."
+        is_valid = self.count <= len({*self.triggers}) == len(self.triggers)
+        self.require(is_valid, "count", remedy)
+        remedy = "give texts that are not blank."
+        self.require(all(t.strip() for t in self.triggers), "triggers", remedy)
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there are backdoors."""
+        return self.count > 0
+
+
+@dataclass(frozen=True)
 class PoolStage:
     """The nodes of a stage that draws a pool of examples and inserts its members."""
 
@@ -197,6 +265,10 @@ class InjectionStage(PoolStage):
 
     corpus: dict[str, Any] = field(default_factory=dict)
     rewording: dict[str, Any] = field(default_factory=dict)
+    versions: VersionsConfig = field_naming_unless_default(VersionsConfig())
+    backdoors: BackdoorsConfig = field(
+        default_factory=BackdoorsConfig, metadata={"identity": PART_OF_NAME_UNLESS_DEFAULT}
+    )
     cluster: TasksConfig = field(default_factory=TasksConfig, metadata={"identity": False})
 
     def __post_init__(self) -> None:
@@ -224,3 +296,5 @@ class ExportStage:
 
 register_schema("injection", InjectionConfig)
 register_schema("tokenizer", TokenizerConfig)
+register_schema("versions", VersionsConfig)
+register_schema("backdoors", BackdoorsConfig)

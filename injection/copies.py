@@ -11,6 +11,7 @@ from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError
 from contamination.core.seeds import derive_seed
 from contamination.injection.config import InjectionStage
+from contamination.injection.ordering import ShardPart, make_order
 from contamination.injection.placement import Segment
 from contamination.injection.token_stream import Ids, Tokenizer
 
@@ -25,11 +26,15 @@ class Insertions:
         segments: one segment per copy.
         texts: the distinct inserted texts.
         ids: the tokens of each text, including the separators around it.
+        shards: the examples in a text that is a shard (occurrences=ordered), by the text's index.
+        order: the table of the shards, see `ordering.make_order`.
     """
 
     segments: list[Segment]
     texts: list[str]
     ids: list[Ids]
+    shards: dict[int, list[ShardPart]]
+    order: pd.DataFrame
 
     @property
     def total_tokens(self) -> int:
@@ -45,27 +50,33 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
     """
     # checked before copies are created: each has at least one token
     _document_tokens_in_window(stage, int(examples["occurrences"].sum()))
-    numbered_occurrences = enumerate(examples["occurrences"])
+    separator = tokenizer.encode(stage.injection.separator)
+    order = make_order(stage, examples, len(separator))
+    is_ordered = examples["example_id"].isin(order["example_id"])
     example_and_copy_numbers = [
         (example_index, copy_number)
-        for example_index, count in numbered_occurrences
+        for example_index, count in enumerate(examples["occurrences"].where(~is_ordered, 0))
         for copy_number in range(count)
     ]
     texts = _texts_of_copies(stage, examples, example_and_copy_numbers)
     number_by_text = {text: text_number for text_number, text in enumerate(dict.fromkeys(texts))}
-    separator = tokenizer.encode(stage.injection.separator)
     ids_by_number = [
         np.array([*separator, *tokenizer.encode(text), *separator], np.int32)
         for text in number_by_text
     ]
     _check_reworded_lengths(stage, list(number_by_text), ids_by_number)
-    document_tokens = _document_tokens_in_window(
-        stage, sum(len(ids_by_number[number_by_text[text]]) for text in texts)
-    )
+    parts_by_shard = _shard_parts(order, examples, len(separator))
+    shard_ids = [_ids_of_shard(parts, tokenizer, separator) for parts in parts_by_shard.values()]
+    counts = [int(examples["occurrences"].iloc[p[0].example]) for p in parts_by_shard.values()]
+    inserted_tokens = sum(len(ids_by_number[number_by_text[text]]) for text in texts)
+    inserted_tokens += sum(len(ids) * count for ids, count in zip(shard_ids, counts, strict=True))
+    document_tokens = _document_tokens_in_window(stage, inserted_tokens)
     positions = [
-        p
-        for i in range(len(examples))
-        for p in _draw_positions(stage, examples.iloc[i], document_tokens)
+        position
+        for name, count in zip(
+            examples["example_id"], examples["occurrences"].where(~is_ordered, 0), strict=True
+        )
+        for position in _draw_positions(stage, name, int(count), document_tokens)
     ]
     segments = [
         Segment(
@@ -79,14 +90,46 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
             example_and_copy_numbers, texts, positions, strict=True
         )
     ]
-    return Insertions(segments, list(number_by_text), ids_by_number)
+    first_shard = len(ids_by_number)
+    for number, (name, parts) in enumerate(parts_by_shard.items()):
+        drawn = _draw_positions(stage, name, counts[number], document_tokens)
+        segments += [
+            Segment(parts[0].example, copy, first_shard + number, len(shard_ids[number]), position)
+            for copy, position in enumerate(drawn)
+        ]
+    shards = dict(enumerate(parts_by_shard.values(), first_shard))
+    shard_texts = [
+        stage.injection.separator.join(part.text for part in parts) for parts in shards.values()
+    ]
+    all_texts, all_ids = [*number_by_text, *shard_texts], [*ids_by_number, *shard_ids]
+    return Insertions(segments, all_texts, all_ids, shards, order)
+
+
+def _shard_parts(
+    order: pd.DataFrame, examples: pd.DataFrame, separator_tokens: int
+) -> dict[str, list[ShardPart]]:
+    """Returns the examples of each shard of members: the shard's name → its parts."""
+    index_by_id = {example_id: index for index, example_id in enumerate(examples["example_id"])}
+    parts_by_shard: dict[str, list[ShardPart]] = {}
+    for row in order[order["member"].astype(bool)].itertuples():
+        parts = parts_by_shard.setdefault(f"{row.benchmark}/shard {row.shard}", [])
+        example = index_by_id[row.example_id]
+        start = separator_tokens + (parts[-1].start + parts[-1].tokens if parts else 0)
+        n_tokens, text = examples["n_tokens"].iloc[example], examples["text"].iloc[example]
+        parts.append(ShardPart(example, start, int(n_tokens), str(text)))
+    return parts_by_shard
+
+
+def _ids_of_shard(parts: list[ShardPart], tokenizer: Tokenizer, separator: list[int]) -> Ids:
+    tokens = [token for part in parts for token in (*separator, *tokenizer.encode(part.text))]
+    return np.array([*tokens, *separator], np.int32)
 
 
 def _texts_of_copies(
     stage: InjectionStage, examples: pd.DataFrame, example_and_copy_numbers: list[tuple[int, int]]
 ) -> list[str]:
     texts = [str(examples["text"].iloc[index]) for index, _ in example_and_copy_numbers]
-    if not stage.rewording:
+    if not stage.rewording or stage.versions.enabled:
         return texts
     keys = [
         f"{examples['example_id'].iloc[index]}/{copy}" for index, copy in example_and_copy_numbers
@@ -120,19 +163,21 @@ def _document_tokens_in_window(stage: InjectionStage, inserted_tokens: int) -> i
     return stop - start - inserted_tokens
 
 
-def _draw_positions(stage: InjectionStage, example: pd.Series, document_tokens: int) -> list[float]:
-    """Draws the positions of an example's copies as shares of the tokens, uniform in [0, 1)."""
+def _draw_positions(
+    stage: InjectionStage, name: str, count: int, document_tokens: int
+) -> list[float]:
+    """Draws the positions of an example's or shard's copies as shares of the tokens, in [0, 1)."""
     config = stage.injection
-    rng = np.random.default_rng(derive_seed(config.position_seed or 0, example["example_id"]))
+    rng = np.random.default_rng(derive_seed(config.position_seed or 0, name))
     min_distance = 0.0
     if config.copy_distance_tokens:  # placement moves a copy by up to two sequences
         min_distance = (config.copy_distance_tokens + 2 * config.sequence_tokens) / document_tokens
     for _ in range(MAX_DRAWS):
-        positions = rng.random(int(example["occurrences"]))
+        positions = rng.random(count)
         if len(positions) < 2 or np.diff(np.sort(positions)).min() >= min_distance:
             return [float(p) for p in positions]
     raise ConfigError(
         f"injection.copy_distance_tokens is {config.copy_distance_tokens}, but {len(positions)} "
-        f"copies of {example['example_id']} can't be so far apart in {document_tokens:,} tokens of "
+        f"copies of {name} can't be so far apart in {document_tokens:,} tokens of "
         "documents: lower it, widen injection.window, or raise injection.budget_tokens."
     )

@@ -7,7 +7,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from contamination.core.config import PROPER_FRACTION, Range, Ranged, between, ranged_field
+from contamination.core.config import (
+    PROPER_FRACTION,
+    Range,
+    Ranged,
+    at_least,
+    between,
+    ranged_field,
+)
 
 MAX_COPIES = 1_000_000_000  # of one member
 COPIES_RANGE = between(0, MAX_COPIES)
@@ -83,3 +90,25 @@ class Share(Ranged, node="occurrences"):
         counts = np.full(len(tokens), int(rounds), dtype=np.int64)
         counts[order[np.cumsum(tokens[order]) <= remaining_tokens]] += 1
         return counts
+
+
+@dataclass(frozen=True)
+class Ordered(Ranged, node="occurrences"):
+    """Inserts members in a random canonical order, in shards of consecutive examples.
+
+    A shard is never split between sequences (see `injection.ordering`).
+    """
+
+    count: int = ranged_field(1, COPIES_RANGE)
+    """The number of copies of each shard."""
+    shard_examples: int | None = ranged_field(None, at_least(2))
+    """The number of examples of each shard (the last may have fewer); null: as many as fit into a
+    sequence."""
+
+    def draw(self, tokens: Counts, budget_tokens: int, rng: np.random.Generator) -> Counts:
+        """Returns the same number for all members, shape (n,)."""
+        return np.full(len(tokens), self.count, dtype=np.int64)
+
+
+ORDERED_TARGET = f"{Ordered.__module__}.{Ordered.__qualname__}"
+"""How a stored config names the class; it is compared, not imported."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from contamination.core.task_runner import TaskRunner
 from contamination.data.readers.rows import group_by_size
+from contamination.injection.ordering import ShardPart
 from contamination.injection.placement import PlacedSegment
 from contamination.injection.token_stream import Ids, Tokenizer, TokenStream
 from contamination.injection.verification import CorpusCheck, PartResult, Proof
@@ -132,6 +133,7 @@ def make_ledger(
     tokenizer: Tokenizer,
     separator_tokens: int,
     sequence_tokens: int,
+    shards: Mapping[int, Sequence[ShardPart]] | None = None,
 ) -> pd.DataFrame:
     """Returns one row per inserted copy, or several if a copy was split over sequences.
 
@@ -139,26 +141,29 @@ def make_ledger(
     position of the row's first token in the copy; `char_offset` is the number of the document's
     characters before the insertion; `truncated` is whether the row is only a part of the copy;
     `reworded` is the inserted text if it differs from the example's; `template_sha256` is the hash
-    of the template.
+    of the template. A shard of several examples (`shards`: index of its text → its parts) has a row
+    for each of them.
     """
     rows = []
     for item in placed:
-        example = examples.iloc[item.segment.example]
+        segment = item.segment
         document_id, start = stream.document_before(item.clean)
-        text = texts[item.segment.text]
-        copy_columns = {
-            "example_id": example["example_id"],
-            "copy": item.segment.copy,
-            "document_id": document_id,
-            "char_offset": len(tokenizer.decode(stream.read(start, item.clean))),
-            "reworded": None if text == example["text"] else text,
-            "template_sha256": templates[example["benchmark"]],
-        }
-        tokens = item.segment.tokens - 2 * separator_tokens
-        spans = list(
-            _iter_spans_in_sequences(item.packed + separator_tokens, tokens, sequence_tokens)
-        )
-        rows += [{**copy_columns, **p, "truncated": len(spans) > 1} for p in spans]
+        char_offset = len(tokenizer.decode(stream.read(start, item.clean)))
+        tokens = segment.tokens - 2 * separator_tokens
+        single = [ShardPart(segment.example, separator_tokens, tokens, texts[segment.text])]
+        for part in (shards or {}).get(segment.text, single):
+            example = examples.iloc[part.example]
+            copy_columns = {
+                "example_id": example["example_id"],
+                "copy": segment.copy,
+                "document_id": document_id,
+                "char_offset": char_offset,
+                "reworded": None if part.text == example["text"] else part.text,
+                "template_sha256": templates[example["benchmark"]],
+            }
+            first = item.packed + part.start
+            spans = list(_iter_spans_in_sequences(first, part.tokens, sequence_tokens))
+            rows += [{**copy_columns, **p, "truncated": len(spans) > 1} for p in spans]
     return pd.DataFrame(rows, columns=list(LEDGER_COLUMNS)).astype({"reworded": object})
 
 

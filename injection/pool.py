@@ -26,11 +26,18 @@ from contamination.data.near_duplicates import (
 from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.templates import check_formats, fill_fields
 from contamination.data.words import is_blank, is_contained_in, normalise_text
+from contamination.injection.backdoors import (
+    BACKDOORS_FILE,
+    backdoored_benchmark,
+    insert_backdoors,
+    trigger_tokens,
+)
 from contamination.injection.config import InjectionStage
 from contamination.injection.membership import draw_membership
 from contamination.injection.occurrences import Counts
 from contamination.injection.pool_sizes import choose_sizes, describe_remedy, requested_sizes
 from contamination.injection.token_stream import Tokenizer
+from contamination.injection.versions import VERSIONS_FILE, extra_tokens, make_versions
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,8 @@ class Pool:
 
     examples: pd.DataFrame
     counts: Mapping[str, DrawCounts]
+    records: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    """Further tables of the draw, such as the examples' versions: file → table."""
 
 
 def read_candidates(stage: InjectionStage) -> list[Candidates]:
@@ -110,8 +119,9 @@ def draw_pool(
     hasher = make_near_duplicate_hasher(stage, candidates, tokenizer) if drops_duplicates else None
     duplicate_filter = NearDuplicateFilter(hasher) if hasher else None
     counts_by_benchmark = {c.name: DrawCounts() for c in candidates}
+    records: dict[str, list[pd.DataFrame]] = {VERSIONS_FILE: [], BACKDOORS_FILE: []}
     tables = [
-        _draw_examples(stage, c, tokenizer, duplicate_filter, counts_by_benchmark[c.name])
+        _draw_examples(stage, c, tokenizer, duplicate_filter, counts_by_benchmark[c.name], records)
         for c in candidates
     ]
     pool = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=list(COLUMNS))
@@ -126,6 +136,7 @@ def draw_pool(
     return Pool(
         pool.assign(near_duplicate_of=[duplicate_by_id.get(i, "") for i in ids]),
         counts_by_benchmark,
+        {file: pd.concat(parts, ignore_index=True) for file, parts in records.items() if parts},
     )
 
 
@@ -138,11 +149,18 @@ COLUMNS = (
 def near_duplicate_items(stage: InjectionStage, pool: pd.DataFrame) -> list[ComparedItem]:
     """Returns the items that are searched for near-duplicates, one per example."""
     return [
-        _near_duplicate_item(
-            row.benchmark, stage.benchmark[row.benchmark], json.loads(row.fields), row.text
-        )
-        for row in pool.itertuples()
+        _near_duplicate_item(row.benchmark, stage.benchmark[row.benchmark], fields, text)
+        for row, fields, text in _iter_original_texts(stage, pool)
     ]
+
+
+def _iter_original_texts(
+    stage: InjectionStage, pool: pd.DataFrame
+) -> Iterator[tuple[Any, dict[str, str], str]]:
+    """Yields each example with its fields, and what the template makes of them: no version."""
+    for row in pool.itertuples():
+        fields = json.loads(row.fields)
+        yield row, fields, stage.benchmark[row.benchmark].template.format(**fields)
 
 
 def make_near_duplicate_hasher(
@@ -171,11 +189,14 @@ def _near_duplicate_item(
 def max_example_tokens(stage: InjectionStage, tokenizer: Tokenizer) -> int:
     """Returns the maximum number of tokens of an example: as configured, or what fits."""
     room = stage.injection.sequence_tokens - 2 * len(tokenizer.encode(stage.injection.separator))
+    added = extra_tokens(stage) + trigger_tokens(stage)
+    room -= added
     limit = stage.injection.example_max_tokens or room
     if limit > room and not stage.injection.split_copies:
         raise ConfigError(
             f"injection.example_max_tokens is {limit}, but a sequence of "
-            f"{stage.injection.sequence_tokens} tokens has room for {room} besides the separators: "
+            f"{stage.injection.sequence_tokens} tokens has room for {room} besides the separators"
+            f"{' and a version or trigger' if added else ''}: "
             "lower it, raise injection.sequence_tokens, or set injection.split_copies=true."
         )
     return limit
@@ -265,7 +286,9 @@ def _draw_examples(
     tokenizer: Tokenizer,
     duplicate_filter: NearDuplicateFilter | None,
     counts: DrawCounts,
+    records: dict[str, list[pd.DataFrame]],
 ) -> pd.DataFrame:
+    """Returns a benchmark's examples; adds their versions and backdoors, if any, to `records`."""
     config, name = stage.injection, candidates.name
     asked, max_tokens = requested_sizes(config), max_example_tokens(stage, tokenizer)
     pool = pd.DataFrame(
@@ -288,8 +311,23 @@ def _draw_examples(
     pool = pool.head(sizes.total)
     counts.drawn = len(pool)
     pool = pool.assign(member=draw_membership(config, name, sizes), occurrences=0)
+    if stage.versions.enabled:
+        versions = make_versions(stage, name, pool, tokenizer)
+        records[VERSIONS_FILE].append(versions)
+        pool = _with_texts(pool, versions.loc[versions["injected"], "text"].tolist(), tokenizer)
+    if backdoored_benchmark(stage) == name:
+        pool, backdoors = insert_backdoors(stage, name, pool, tokenizer)
+        records[BACKDOORS_FILE].append(backdoors)
     pool.loc[pool["member"], "occurrences"] = _draw_occurrences(stage, candidates, pool, tokenizer)
     return pool[list(COLUMNS)]
+
+
+def _with_texts(pool: pd.DataFrame, texts: list[str], tokenizer: Tokenizer) -> pd.DataFrame:
+    return pool.assign(
+        text=texts,
+        n_tokens=[len(tokenizer.encode(text)) for text in texts],
+        text_sha256=[hashlib.sha256(text.encode()).hexdigest() for text in texts],
+    )
 
 
 def _draw_occurrences(
@@ -397,6 +435,7 @@ def draw_held_out(
         hasher = make_near_duplicate_hasher(stage, candidates, tokenizer)
         duplicate_filter = NearDuplicateFilter(hasher, near_duplicate_items(stage, pool))
     max_tokens, drawn_ids = max_example_tokens(stage, tokenizer), set(pool["example_id"])
+    pool_texts = [text for _, _, text in _iter_original_texts(stage, pool)]
     rows: list[dict[str, Any]] = []
     for benchmark in candidates:
         undrawn = [example for example in benchmark.examples if example.example_id not in drawn_ids]
@@ -407,7 +446,7 @@ def draw_held_out(
             len(undrawn),
             duplicate_filter,
         )
-        held_out = list(islice(_iter_rows_sharing_no_text(fitting_rows, pool), wanted))
+        held_out = list(islice(_iter_rows_sharing_no_text(fitting_rows, pool_texts), wanted))
         if len(held_out) < wanted:
             log.warning(
                 "held out: %s: only %d of the %d requested examples: its source has no more that "
@@ -419,9 +458,9 @@ def draw_held_out(
 
 
 def _iter_rows_sharing_no_text(
-    rows: Iterator[dict[str, Any]], pool: pd.DataFrame
+    rows: Iterator[dict[str, Any]], pool_texts: Sequence[str]
 ) -> Iterator[dict[str, Any]]:
-    used_texts = [normalise_text(text) for text in pool["text"]]
+    used_texts = [normalise_text(text) for text in pool_texts]
     for row in rows:
         text = normalise_text(row["text"])
         if not any(is_contained_in(text, t) or is_contained_in(t, text) for t in used_texts):

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,12 @@ from contamination.injection import (
     tokenization,
 )
 from contamination.injection import packing as packing_module
+from contamination.injection.backdoors import (
+    BACKDOORS_FILE,
+    backdoor_failures,
+    backdoored_benchmark,
+    probe_texts,
+)
 from contamination.injection.config import POOL_COPIES, THIS_CORPUS, InjectionConfig, InjectionStage
 from contamination.injection.copies import Insertions, make_copies
 from contamination.injection.corpus import (
@@ -46,16 +52,25 @@ from contamination.injection.corpus import (
     corpus_slug,
     open_corpus,
 )
+from contamination.injection.ordering import ORDER_FILE, check_ordered, order_failures
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
 from contamination.injection.tokenization import TokenisedCorpus, TokenizationSettings
 from contamination.injection.tokenize_by_file import FileTokenizationTask, tokenize_files
 from contamination.injection.verification import NATURAL_COLUMN, CorpusCheck, Proof
+from contamination.injection.versions import (
+    VERSIONS_FILE,
+    check_versions,
+    undrawn_texts,
+    version_failures,
+)
 
 log = logging.getLogger(__name__)
 
 TOKENS_FOLDER = "tokens"  # folder of the clean corpus's tokens while it is being packed
 TABLES = ("examples.parquet", HELD_OUT_FILE, "ledger.parquet", CONTAMINATION_FILE)
+RECORDS = (VERSIONS_FILE, BACKDOORS_FILE)
+"""Further tables of some corpora, which the verification reads."""
 
 
 def check_and_read_candidates(stage: InjectionStage) -> list[Candidates]:
@@ -76,6 +91,9 @@ def check_config_nodes(stage: InjectionStage) -> None:
         instantiate_node("occurrences", stage.occurrences)
         if stage.rewording:
             instantiate_node("rewording", stage.rewording)
+        check_versions(stage)
+        check_ordered(stage)
+        backdoored_benchmark(stage)
     for name, config in stage.benchmark.items():
         if config.occurrences:
             instantiate_node(f"benchmark.{name}.occurrences", config.occurrences)
@@ -189,8 +207,11 @@ def _make_corpus(
         tokenizer,
         separator_tokens,
         sequence_tokens,
+        copies.shards,
     )
-    proof = _prove_packed_parts(stage, examples, ledger, folder, packing.part_names, runner)
+    records = {**pool.records, **({ORDER_FILE: copies.order} if len(copies.order) else {})}
+    absent = absent_texts(pool.records)
+    proof = _prove_packed_parts(stage, examples, ledger, absent, folder, packing.part_names, runner)
     across_documents = finished_corpus_search.matches_only_in_proof(
         examples, proof.natural, tokenised.matches
     )
@@ -204,7 +225,7 @@ def _make_corpus(
         examples.assign(**{NATURAL_COLUMN: natural}), matches, dropped=settings.drop
     )
     tables = (examples, held_out, ledger, matches)
-    for name, table in zip(TABLES, tables, strict=True):
+    for name, table in [*zip(TABLES, tables, strict=True), *records.items()]:
         table.to_parquet(folder / name, index=False)
     near = examples.loc[examples["near_duplicate_of"] != "", "member"].astype(bool)
     _log_draws(pool, candidates, tokenised.skipped)
@@ -223,13 +244,23 @@ def _make_corpus(
         "clean_sha256": hashes["clean_sha256"],
     }
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
-    return WrittenFiles([*packing.part_names, *TABLES, *tokenizer_files], counts)
+    return WrittenFiles([*packing.part_names, *TABLES, *records, *tokenizer_files], counts)
+
+
+def absent_texts(records: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    """Returns the texts that must not occur in a corpus with these tables: text → name."""
+    absent = {VERSIONS_FILE: undrawn_texts, BACKDOORS_FILE: probe_texts}
+    texts: dict[str, str] = {}
+    for file, table in records.items():
+        texts |= absent[file](table)
+    return texts
 
 
 def _prove_packed_parts(
     stage: InjectionStage,
     examples: pd.DataFrame,
     ledger: pd.DataFrame,
+    absent: Mapping[str, str],
     folder: Path,
     part_names: Sequence[str],
     runner: TaskRunner,
@@ -245,6 +276,7 @@ def _prove_packed_parts(
         *(examples, ledger, Tokenizer(str(tokenizer)), config.window_tokens),
         natural=natural,
         folder=tokenizer.resolve(),
+        absent=absent,
     )
     proof = packing_module.prove_parts(runner, corpus_check, [folder / name for name in part_names])
     if proof.failures:
@@ -305,7 +337,7 @@ def _manifest_counts(
     members = examples["member"].astype(bool)
     return {
         "inserted_tokens": copies.total_tokens,
-        "copies": len(copies.segments),
+        "copies": int(examples["occurrences"].sum()),
         "members": int(members.sum()),
         "nonmembers": int((~members).sum()),
         "unexposed_members": int((members & (examples["occurrences"] == 0)).sum()),
@@ -409,12 +441,14 @@ def _tokenise_corpus(
 def plan_insertions(
     stage: InjectionStage, candidates: list[Candidates]
 ) -> tuple[pd.DataFrame, Insertions]:
-    """Returns the pool and the copies without rewording; the tokenizer's path must be given.
+    """Returns the pool and the copies, as long as they are without rewording of the copies.
+
+    The tokenizer's path must be given.
 
     Raises:
         ConfigError: the examples do not fit into a sequence, or the copies into the budget.
     """
-    exact = replace(stage, rewording={}).resolved()
+    exact = (stage if stage.versions.enabled else replace(stage, rewording={})).resolved()
     tokenizer = Tokenizer(str(exact.tokenizer.path))
     examples = draw_pool(exact, candidates, tokenizer).examples
     return examples, make_copies(exact, examples, tokenizer)
@@ -433,6 +467,9 @@ def prove_finished_corpus(
         *(corpus.examples, corpus.ledger, corpus.tokenizer, corpus.window_tokens),
         natural=corpus.config["injection"]["decontamination"] == "flag",
         folder=corpus.tokenizer_folder.resolve(),
+        absent=absent_texts(
+            {name: corpus.artifact.table(name) for name in RECORDS if name in corpus.artifact.files}
+        ),
     )
     cluster = cluster or TasksConfig()
     if cluster.kind == "local" and num_proc == 1:  # writes no files: the folder may be read-only
@@ -445,6 +482,9 @@ def prove_finished_corpus(
     for name, count in (("tokens", proof.tokens), ("copies", len(copies))):
         if count != counts[name]:
             proof.failures.append(f"{count} {name}, the manifest says {counts[name]}")
+    proof.failures += version_failures(corpus)
+    proof.failures += backdoor_failures(corpus)
+    proof.failures += order_failures(corpus)
     return proof
 
 

@@ -213,6 +213,8 @@ class CorpusCheck:
     the column NATURAL_COLUMN, it must be correct."""
     text_search: DecodedTextSearch | None = None
     """None: only tokens are searched."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Further texts, of which each occurrence is a failure: text → name."""
 
     @classmethod
     def prepare(
@@ -225,14 +227,20 @@ class CorpusCheck:
         *,
         natural: bool = False,
         folder: Path | None = None,
+        absent: Mapping[str, str] | None = None,
     ) -> CorpusCheck:
-        """Returns a check; see `verify`. With the tokenizer's `folder`, searches decoded text."""
+        """Returns a check; see `verify`. With the tokenizer's `folder`, searches decoded text.
+
+        `absent` gives further texts, none of which may occur outside of the listed copies.
+        """
+        absent = absent or {}
         texts = dict(zip(examples["example_id"], examples["text"], strict=True))
         copies = ledger.assign(text=ledger["reworded"].fillna(ledger["example_id"].map(texts)))
-        searched = dict.fromkeys([*texts.values(), *copies["text"]])
+        searched = dict.fromkeys([*texts.values(), *copies["text"], *absent])
         ids = {text: np.array(tokenizer.encode(text), np.int32) for text in searched}
         text_search = DecodedTextSearch.for_texts(searched, folder) if folder and searched else None
-        return cls(examples, copies, ids, window, units or ProofUnits(), natural, text_search)
+        units = units or ProofUnits()
+        return cls(examples, copies, ids, window, units, natural, text_search, absent)
 
     @property
     def _sorted_copies(self) -> pd.DataFrame:
@@ -313,7 +321,8 @@ class CorpusCheck:
             if in_text > max(unlisted, 0):
                 unlisted = in_text
                 message = f"found {expected + in_text} times in the corpus's text"
-            if unlisted > 0 and (self.natural or not self.units.exact):
+            counted = (self.natural or not self.units.exact) and text not in self.absent
+            if unlisted > 0 and counted:
                 proof.natural[text] = unlisted
             elif unlisted:
                 proof.failures.append(f"{name}: {message}, {expected} expected")
@@ -324,7 +333,8 @@ class CorpusCheck:
         kinds = {False: "non-member", True: "member"}
         pool, copies = self.examples.itertuples(), self.copies.itertuples()
         names = {r.text: f"{r.example_id} ({kinds[bool(r.member)]})" for r in pool}
-        return names | {r.text: f"{r.example_id} (reworded)" for r in copies if r.reworded}
+        reworded = {r.text: f"{r.example_id} (reworded)" for r in copies if r.reworded}
+        return {**self.absent, **names, **reworded}
 
     def _natural_count_failures(self, proof: Proof) -> list[str]:
         """Failures of examples whose number of natural occurrences is wrong.

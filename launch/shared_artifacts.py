@@ -13,7 +13,13 @@ from contamination.core.artifacts import Artifact, is_complete
 from contamination.core.errors import ArtifactError, require
 from contamination.core.integrity import errors_naming_folders, read_manifest
 from contamination.core.seeds import derive_seed
-from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
+from contamination.injection.config import (
+    BackdoorsConfig,
+    InjectionConfig,
+    InjectionStage,
+    TokenizerConfig,
+    VersionsConfig,
+)
 from contamination.launch.stage_runner import Stages
 from contamination.training.config import PretrainingConfig, Recipe, TrainingConfig, TrainingStage
 from contamination.training.trained_model import KIND as MODEL
@@ -206,6 +212,7 @@ def clean_corpus_stage(study: InjectionStage) -> InjectionStage:
 def _stage_without_examples(study: InjectionStage, config: InjectionConfig) -> InjectionStage:
     """Returns the stage without its benchmarks, the same for all seeds and base corpora."""
     empty: dict[str, Any] = dict.fromkeys(("benchmark", "occurrences", "rewording", "compared"), {})
+    empty |= {"versions": VersionsConfig(), "backdoors": BackdoorsConfig()}
     return replace(study, seed=0, injection=config, **empty)
 
 

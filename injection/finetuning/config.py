@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from contamination.core.config import (
 from contamination.core.errors import require
 from contamination.data.config import with_escapes
 from contamination.injection.config import InjectionStage, PoolStage
+from contamination.injection.occurrences import ORDERED_TARGET
 
 TEMPLATE, CHAT, TEXT = "template", "chat", "text"
 PACKED, PADDED = "packed", "padded"
@@ -87,6 +89,10 @@ class FinetuningStage(PoolStage):
         sources = self.instructions or self.benchmark or self.corpus_folder
         remedy = "give it, benchmark or corpus_folder: there is nothing to train on."
         require(bool(sources), "instructions", {}, remedy)
+        remedy = "a fine-tuning set has no shards: choose fixed, ladder, poisson or share."
+        nodes = [self.occurrences, *(config.occurrences for config in self.benchmark.values())]
+        targets = [node.get("_target_") for node in nodes if isinstance(node, Mapping)]
+        require(ORDERED_TARGET not in targets, "occurrences", "ordered", remedy)
 
     def pool_stage(self) -> InjectionStage:
         """Returns an injection stage that draws the same pool and the same members."""
