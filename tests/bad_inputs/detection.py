@@ -206,7 +206,7 @@ ROWS = [
     served("model.url=http://127.0.0.1:9/v1", "model.url", "127.0.0.1:9", "can't be reached"),
     served("model.url=http://127.0.0.1:9/v1 model.key_env=NO_SUCH_KEY", "model.key_env", "not set"),
     served("model.url=http://127.0.0.1:9/v1 model.tokenizer=null", "model.tokenizer", "None", slow=True),
-    detect("model.url=http://127.0.0.1:9/v1", "model.path", "choose one", slow=True),
+    detect("model.url=http://127.0.0.1:9/v1", "model.path", "give only one", slow=True),
     detect("model.path=null", "model.path", "None", "url", slow=True),
     bad("detection probe", f"model.path={M}/hf", "model.path", "model.url"),
     target(without("config.json")),

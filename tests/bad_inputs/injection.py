@@ -185,7 +185,7 @@ ROWS = [
     inject("benchmark.user.shorten=topic", "benchmark.user", "topic", slow=True),
     inject("benchmark.user.on_error=ignore", "benchmark.user.on_error", "ignore", slow=True),
     inject("benchmark.user.chosen_by=luck", "chosen_by", "luck", slow=True),
-    inject("benchmark.user.drawn_options=1", "drawn_options", "1", slow=True),
+    inject("+benchmark.user.drawn_options=1", "drawn_options", "1", slow=True),
     inject("+benchmark.user.colour=red", "benchmark.user", "colour", slow=True),
     inject("~benchmark.user.sources.file.fields", "benchmark.user.sources.file.fields", "None"),
     inject("+benchmark.user.occurrences.count=3", "benchmark.user.occurrences", "_target_", slow=True),

@@ -51,7 +51,7 @@ ARCHITECTURE = {
     "model.architecture.num_attention_heads": "0 3",
     "model.architecture.num_key_value_heads": "3",
     "model.architecture.num_hidden_layers": "-1 x",
-    "model.architecture.vocab_size": "5 0",
+    "+model.architecture.vocab_size": "5 0",
     "model.architecture.model_type": "no_such_model",
     "model.architecture.max_position_embeddings": "7",
 }
@@ -145,7 +145,7 @@ ROWS = [
     train("training.dtype=bfloat16", "training.dtype", "bfloat16", "deepspeed=zero1", slow=True),
     train("wandb.mode=live", "wandb.mode", "live", slow=True),
     train("wandb.mode=online", "wandb.mode", "online", "wandb login"),
-    train("+model.architecture.colour=red model.architecture.hidden_act=none", "model.architecture", "none", slow=True),
+    train("+model.architecture.colour=red +model.architecture.hidden_act=none", "model.architecture", "none", slow=True),
     train("model.trust_remote_code=perhaps", "trust_remote_code", "perhaps", slow=True),
     train("model.name=" + "n" * 300, "model.name", "nnn", "too long"),
     train(["model.name="], "model.name", "''", slow=True),

@@ -194,5 +194,6 @@ def test_a_killed_run_of_continuations_is_gone_on_with_as_if_unbroken(stage, tmp
             assert os.waitpid(child, 0)[1] == signal.SIGKILL
         server.slow = 0.0
         found = open_scores(run(own).path).table
-        assert len(server.seen) <= 2 * whole + 2 * probes + 2 * (2 + 2)
+        # 10 answers came before each kill; at most those under way and the last few are asked again
+        assert len(server.seen) <= 2 * whole + 2 * probes + 2 * (2 + 4)
     assert found["score"].tolist() == unbroken["score"].tolist()
