@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from contamination.core.artifacts import Artifact
 from contamination.injection.config import THIS_CORPUS
 from contamination.injection.shared_text_search import VERBATIM
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CONTAMINATION_COLUMN = "contamination"
 """Column of the examples with the corpora that share text with them; empty for most."""
@@ -28,6 +30,8 @@ def join_matches(by_corpus: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
         example_id, rule, evidence: see `shared_text_search.DocumentMatch`.
         occurrences: how often the document contains the example's whole text.
     """
+    import pandas as pd
+
     tables = [table.assign(corpus=name) for name, table in by_corpus.items()]
     return pd.concat(tables, ignore_index=True)
 

@@ -11,7 +11,8 @@ from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError
 from contamination.core.seeds import derive_seed
 from contamination.injection.config import InjectionStage
-from contamination.injection.ordering import ShardPart, make_order
+from contamination.injection.ordering import make_order
+from contamination.injection.packing import ShardPart
 from contamination.injection.placement import Segment
 from contamination.injection.token_stream import Ids, Tokenizer
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from contamination.core.artifacts import Artifact, is_complete, open_artifact
 from contamination.core.errors import ConfigError, DataError, near_names
@@ -17,6 +16,9 @@ from contamination.core.integrity import errors_naming_folders, read_manifest
 from contamination.injection.config import THIS_CORPUS, InjectionConfig
 from contamination.injection.contamination_table import CONTAMINATION_COLUMN, with_flags
 from contamination.injection.token_stream import Ids, Tokenizer
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 KIND = "corpus"
 HELD_OUT_FILE = "held_out.parquet"
@@ -102,6 +104,8 @@ class PackedCorpus(ContaminatedFolder):
     @cached_property
     def held_out(self) -> pd.DataFrame:
         """One row per non-member beyond the examples: example_id, benchmark, text and more."""
+        import pandas as pd
+
         if HELD_OUT_FILE not in self.artifact.files:  # an older corpus
             return pd.DataFrame(columns=["example_id", "benchmark", "text"])
         return self.artifact.table(HELD_OUT_FILE)
@@ -219,11 +223,15 @@ class FinetuningSet(PackedCorpus):
     @cached_property
     def held_out(self) -> pd.DataFrame:
         """An empty table: a fine-tuning set has no held-out examples."""
+        import pandas as pd
+
         return pd.DataFrame(columns=["example_id", "benchmark", "text"])
 
     @cached_property
     def contamination(self) -> pd.DataFrame:
         """One row per clean text and example that share text: see `contamination_table`."""
+        import pandas as pd
+
         if CONTAMINATION_FILE not in self.artifact.files:  # an older set
             return pd.DataFrame(columns=["document_id", "example_id", "corpus"])
         return self.artifact.table(CONTAMINATION_FILE)

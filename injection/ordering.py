@@ -8,7 +8,6 @@ total length of the examples alone, so within a shard it remains a uniform draw.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,18 +25,6 @@ from contamination.injection.occurrences import ORDERED_TARGET, Ordered
 
 ORDER_FILE = "order.parquet"
 ORDER_COLUMNS = ("benchmark", "shard", "position", "example_id", "member")
-
-
-@dataclass(frozen=True)
-class ShardPart:
-    """One example within the segment of a shard."""
-
-    example: int
-    """The row of the example in the pool."""
-    start: int
-    """Its first token in the segment."""
-    tokens: int
-    text: str
 
 
 def occurrence_node(stage: InjectionStage, benchmark: str) -> Mapping[str, Any]:

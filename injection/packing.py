@@ -7,21 +7,34 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from contamination.core.task_runner import TaskRunner
 from contamination.data.readers.rows import group_by_size
-from contamination.injection.ordering import ShardPart
 from contamination.injection.placement import PlacedSegment
 from contamination.injection.token_stream import Ids, Tokenizer, TokenStream
 from contamination.injection.verification import CorpusCheck, PartResult, Proof
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 BLOCK_TOKENS = 1 << 20
 NO_LIMIT = 1 << 62  # more tokens than any corpus has
+
+
+@dataclass(frozen=True)
+class ShardPart:
+    """One example within the segment of a shard."""
+
+    example: int
+    """The row of the example in the pool."""
+    start: int
+    """Its first token in the segment."""
+    tokens: int
+    text: str
 
 
 def write_sequences(
@@ -144,6 +157,8 @@ def make_ledger(
     of the template. A shard of several examples (`shards`: index of its text → its parts) has a row
     for each of them.
     """
+    import pandas as pd
+
     rows = []
     for item in placed:
         segment = item.segment

@@ -9,15 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from contamination.core.errors import ArtifactError
 from contamination.core.models import load_tokenizer, resolve_model_path, tokenizer_digest
 from contamination.data.readers import Document
 from contamination.injection.config import TokenizerConfig
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Ids = np.ndarray[Any, np.dtype[np.int32]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -245,6 +247,8 @@ def read_ids(path: Path) -> Ids:
 @lru_cache(maxsize=4)  # files are read in order, so a few tables are enough
 def read_kept_documents(path: Path) -> pd.DataFrame:
     """Returns the document_id and start of the documents of a shard that were not left out."""
+    import pandas as pd
+
     table = pd.read_parquet(path, columns=["document_id", "start", "kept"])
     return table[table["kept"]]
 

@@ -14,15 +14,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from contamination.data.ngrams import Places, VerbatimCounter, hash_windows, rarest_window_starts
 from contamination.data.readers.rows import group_by_size
 from contamination.data.words import normalise_text
 from contamination.injection.token_stream import Ids, Tokenizer
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Covered = np.ndarray[Any, np.dtype[np.bool_]]
 """Whether a listed copy covers each token, shape (tokens,)."""

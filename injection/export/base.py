@@ -6,14 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
-
-import pandas as pd
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from contamination.core.progress import progress_bar
 from contamination.injection.corpus import ContaminatedFolder, PackedCorpus
 from contamination.injection.token_stream import Ids
 from contamination.injection.verification import Proof
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Counts = Mapping[str, Any]
 

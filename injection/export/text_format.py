@@ -12,7 +12,6 @@ from sys import maxsize
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from contamination.injection.corpus import ContaminatedFolder, PackedCorpus
 from contamination.injection.export.base import (
@@ -153,6 +152,8 @@ class Text(Format):
 
     def write(self, corpus: PackedCorpus, folder: Path) -> ExportedFiles:
         """See `Format`."""
+        import pandas as pd
+
         lines, lost, places, size = TextLines(corpus), Counter[str](), [], 0
         rows = with_stream_places(corpus.ledger, corpus.sequence_tokens).sort_values(
             "first", kind="stable"

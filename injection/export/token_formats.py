@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from contamination.core.errors import DataError, require
 from contamination.injection.corpus import ContaminatedFolder, PackedCorpus
@@ -30,6 +29,9 @@ from contamination.injection.export.base import (
 from contamination.injection.packing import BLOCK_TOKENS, locate_in_part
 from contamination.injection.token_stream import Ids, Places
 from contamination.injection.verification import NATURAL_COLUMN, Proof, verify
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BYTE_COLUMNS = ["document", "byte_start", "byte_end"]
 
