@@ -20,6 +20,7 @@ from contamination.data.config import BenchmarkConfig
 from contamination.data.readers.files import value_at
 from contamination.data.readers.rows import Row, Tally, describe_skipped
 from contamination.data.templates import check_formats, fill_fields
+from contamination.injection.config import REWORDING
 from contamination.injection.corpus import PackedCorpus, check_not_finetuning_set, open_corpus
 from contamination.injection.finetuning import prompts
 from contamination.injection.finetuning.config import (
@@ -30,6 +31,7 @@ from contamination.injection.finetuning.config import (
 )
 from contamination.injection.pool import Candidates, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer
+from contamination.injection.versions import versions_config
 
 log = logging.getLogger(__name__)
 
@@ -158,6 +160,8 @@ def open_pool_source(stage: FinetuningStage) -> PoolSource:
         require(not stage.benchmark, "corpus_folder", stage.corpus_folder, remedy)
         corpus = open_corpus(stage.corpus_folder)
         check_not_finetuning_set("corpus_folder", corpus)
+        if stage.finetuning.format != TEXT:
+            _check_has_own_texts(corpus)
     benchmark = _read_recorded_benchmarks(corpus) if corpus else stage.benchmark
     parts = (
         {} if stage.finetuning.format == TEXT else prompts.template_parts_before_answer(benchmark)
@@ -168,6 +172,17 @@ def open_pool_source(stage: FinetuningStage) -> PoolSource:
     candidates = () if corpus else read_candidates(stage.pool_stage())
     chats = stage.finetuning.format == CHAT
     return PoolSource(benchmark, Tokenizer(str(path)), parts, candidates, corpus, chats)
+
+
+def _check_has_own_texts(corpus: PackedCorpus) -> None:
+    """Raises a ConfigError if a reworded text replaces what the template makes of the fields."""
+    versions = versions_config(corpus)
+    remedy = (
+        "its examples are rewordings, of which no part is known to be the answer: choose "
+        "finetuning.format=text, or a corpus without versions.kind=rewording."
+    )
+    is_reworded = versions.enabled and versions.kind == REWORDING
+    require(not is_reworded, "corpus_folder", str(corpus.artifact.path), remedy)
 
 
 def _read_recorded_benchmarks(corpus: PackedCorpus) -> dict[str, BenchmarkConfig]:

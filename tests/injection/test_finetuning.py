@@ -10,8 +10,9 @@ import pytest
 
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.data import chat_templates
+from contamination.injection.config import VersionsConfig
 from contamination.injection.corpus import open_corpus
-from contamination.injection.finetuning import layout
+from contamination.injection.finetuning import layout, sources
 from contamination.injection.finetuning.config import (
     FinetuningConfig,
     FinetuningStage,
@@ -154,6 +155,16 @@ def test_a_corpuss_members_as_whole_texts_are_a_set(corpus, tuned, tmp_path):
     assert sequence["input_ids"][: len(ids)].tolist() == ids
     assert (sequence["text"] >= 0).sum() == len(ids)  # nothing is put behind it
     assert sequence["output"][: len(ids)].tolist() == [0] + [1] * (len(ids) - 1)
+
+
+def test_rewordings_of_a_corpus_have_no_known_answer(corpus, tuned, tmp_path, monkeypatch):
+    reworded = VersionsConfig(count=3, kind="rewording")
+    monkeypatch.setattr(sources, "versions_config", lambda _: reworded)
+    stage = replace(tuned, runs=str(tmp_path), corpus_folder=str(corpus.artifact.path),
+                    benchmark={}, instructions={})  # fmt: skip
+    with pytest.raises(ConfigError, match="corpus_folder is .*choose finetuning.format=text"):
+        run(stage)
+    assert not [*tmp_path.iterdir()]
 
 
 @pytest.fixture(scope="session")
