@@ -193,7 +193,7 @@ def test_slices_are_one_jobs_detection_though_one_is_killed_and_one_cancelled(
     kill(slurm.number(jobs["detect 2/2"]))
     slurm.drain(runs)
     assert states(slurm, runs)[cell] == "done", logs(runs)
-    assert "parts are there" in log_of(runs, jobs["detect"]).read_text()
+    assert "parts are already stored" in log_of(runs, jobs["detect"]).read_text()
     ran = {cost.run for cost in read_costs(cell.folder) if cost.stage == "detect"}
     assert ran >= {"clean", "clean 2/2", "contaminated"}
     assert "clean 1/2" not in ran
