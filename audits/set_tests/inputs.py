@@ -12,6 +12,7 @@ import pandas as pd
 from contamination.analysis.cells import CLEAN, CONTAMINATED
 from contamination.audits.base import AuditStage
 from contamination.audits.cells import AuditedCell
+from contamination.audits.set_tests.dyepack import most_frequent_answer
 from contamination.audits.set_tests.sets import (
     Backdoors,
     ScoredExamples,
@@ -33,16 +34,48 @@ from contamination.detection.models.hf_model import CODE_SUFFIX
 from contamination.detection.scores import KIND as SCORES
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks.context_drop import context_drops
-from contamination.injection.backdoors import read_backdoors
-from contamination.injection.ordering import SEPARATOR, read_order
-from contamination.injection.versions import read_versions
+from contamination.injection.corpus import PackedCorpus
+from contamination.injection.versions import read_versions, versions_config
 
 ORDERS = 20
 """Random orders of each shard, beside the published one."""
 ALL = "backdoors"
 """The benchmark of the set that consists of a corpus's backdoors."""
+ORDER_COLUMNS = ("benchmark", "shard", "position", "example_id", "text", "occurrences")
+BACKDOOR_COLUMNS = ("backdoor", "target", "options", "probe_texts", "occurrences")
 ScoreOf = Mapping[str, float]
 """A text's score by its id."""
+
+
+@dataclass(frozen=True)
+class Ingredients:
+    """What a corpus was given for the tests; a table without rows: nothing.
+
+    Attributes:
+        versions: see `injection.versions.read_versions`.
+        orders: one row per example of a shard, in the published order (ORDER_COLUMNS).
+        backdoors: one row per backdoor (BACKDOOR_COLUMNS): the options are the possible
+            continuations of a probe's text, and the target is one of them.
+        separator: what stands between the examples of a shard.
+    """
+
+    versions: pd.DataFrame
+    orders: pd.DataFrame
+    backdoors: pd.DataFrame
+    separator: str = "\n\n"
+
+
+def read_ingredients(corpus: PackedCorpus) -> Ingredients:
+    """Returns what the corpus was given for the tests.
+
+    Injection keeps neither orders nor backdoors yet, so a corpus has versions at most.
+    """
+    has_versions = versions_config(corpus).enabled
+    return Ingredients(
+        read_versions(corpus) if has_versions else pd.DataFrame(),
+        pd.DataFrame(columns=[*ORDER_COLUMNS]),
+        pd.DataFrame(columns=[*BACKDOOR_COLUMNS]),
+    )
 
 
 @dataclass(frozen=True)
@@ -83,7 +116,11 @@ def checkpoints(cell: AuditedCell, runs: str) -> tuple[Checkpoint, Checkpoint]:
 
 
 def read_sets(
-    stage: AuditStage, cell: AuditedCell, version_method: str, context: bool
+    stage: AuditStage,
+    cell: AuditedCell,
+    version_method: str,
+    context: bool,
+    ingredients: Ingredients | None = None,
 ) -> list[ScoredSet]:
     """Returns a cell's sets under both of its models, with all scores that the tests need.
 
@@ -92,11 +129,13 @@ def read_sets(
         cell: the cell.
         version_method: the method that scores versions.
         context: whether the models are run for CoDeC.
+        ingredients: what the corpus was given for the tests; None: as it recorded.
 
     Raises:
         UserError: a model can't be run, or a text can't be scored.
     """
-    reader = _CellReader(stage, cell, version_method, context)
+    ingredients = ingredients or read_ingredients(cell.corpus)
+    reader = _CellReader(stage, cell, version_method, context, ingredients)
     return [
         scored for model in checkpoints(cell, stage.runs) for scored in reader.sets_under(model)
     ]
@@ -104,19 +143,23 @@ def read_sets(
 
 class _CellReader:
     def __init__(
-        self, stage: AuditStage, cell: AuditedCell, version_method: str, context: bool
+        self,
+        stage: AuditStage,
+        cell: AuditedCell,
+        version_method: str,
+        context: bool,
+        ingredients: Ingredients,
     ) -> None:
         self.stage, self.cell, self.context = stage, cell, context
         self.version_method = version_method
-        self.versions = read_versions(cell.corpus)
-        self.backdoors = read_backdoors(cell.corpus)
-        self.orders = _with_random_orders(read_order(cell.corpus), stage.seed)
+        self.versions, self.backdoors = ingredients.versions, ingredients.backdoors
+        self.orders = _with_random_orders(ingredients, stage.seed)
         self.examples = cell.cell.examples
 
     def sets_under(self, model: Checkpoint) -> Iterator[ScoredSet]:
         """Yields the sets of the cell under one of its models."""
-        by_version = self._score(model, self.versions["text"], self.version_method, "versions")
-        by_order = self._score(model, self.orders["text"], "loss", "orders of shards")
+        by_version = self._score(model, self.versions, self.version_method, "versions")
+        by_order = self._score(model, self.orders, "loss", "orders of shards")
         drops = self._drops(model)
         doses = self.examples.loc[self.examples["member"].astype(bool), "occurrences"]
         for benchmark in self.examples["benchmark"].unique():
@@ -144,9 +187,12 @@ class _CellReader:
         cell = self.cell.cell
         return SetName(cell.name, cell.condition, benchmark, dose, cell.learning_rate, model.saw_it)
 
-    def _score(self, model: Checkpoint, texts: pd.Series[str], method: str, what: str) -> ScoreOf:
-        rows = Texts.of(make_text(str(i), text, None, "") for i, text in texts.items())
-        return self._score_texts(model, rows, method, what) if len(rows) else {}
+    def _score(self, model: Checkpoint, table: pd.DataFrame, method: str, what: str) -> ScoreOf:
+        """Returns the scores of a table's column `text`, by the rows' numbers."""
+        if table.empty:
+            return {}
+        rows = Texts.of(make_text(str(i), text, None, "") for i, text in table["text"].items())
+        return self._score_texts(model, rows, method, what)
 
     def _score_texts(
         self, model: Checkpoint, texts: Texts, method: str, what: str, scope: str = "whole"
@@ -161,6 +207,8 @@ class _CellReader:
         self, benchmark: Any, dose: Any, scores: ScoreOf, *, members: bool
     ) -> ScoredVersions | None:
         table = self.versions
+        if table.empty:
+            return None
         chosen = (table["benchmark"] == benchmark) & (table["member"].astype(bool) == members)
         chosen &= (table["occurrences"] == dose) | (not members)
         rows = table[chosen]
@@ -182,16 +230,12 @@ class _CellReader:
         return ScoredOrders(values_by_order[:, 0], values_by_order[:, 1:], per_shard)
 
     def _backdoor_sets(self, model: Checkpoint) -> Iterator[ScoredSet]:
-        texts = Texts.of(_option_texts(self.backdoors))
-        scores = self._score_texts(model, texts, "loss", "answers to probes", OUTPUT)
-        yield ScoredSet(
-            self._name(model, ALL, self._dose_of_backdoors()),
-            backdoors=_answers(self.backdoors, scores),
+        scores = self._score_texts(
+            model, Texts.of(_option_texts(self.backdoors)), "loss", "answers to probes", OUTPUT
         )
-
-    def _dose_of_backdoors(self) -> int:
-        members = self.examples[self.examples["member"].astype(bool)]
-        return round(float(members["occurrences"].mean()))
+        for dose, backdoors in self.backdoors.groupby("occurrences"):
+            name = self._name(model, ALL, int(str(dose)))
+            yield ScoredSet(name, backdoors=_answers(backdoors, scores))
 
     def _drops(self, model: Checkpoint) -> Any:
         """Returns CoDeC's drop of each example after others of its benchmark and side."""
@@ -208,24 +252,22 @@ class _CellReader:
         return table["drop"].where(table["context"] > 0).to_numpy(np.float64)
 
 
-def _with_random_orders(order: pd.DataFrame, seed: int) -> pd.DataFrame:
+def _with_random_orders(ingredients: Ingredients, seed: int) -> pd.DataFrame:
     """Returns one row per order of a shard: benchmark, shard, occurrences, examples, order, text.
 
-    Order 0 is the published one.
-
-    Args:
-        order: see `injection.ordering.read_order`.
-        seed: of the random orders.
+    Order 0 is the published one, the others are random.
     """
     rows = []
-    for (benchmark, shard), examples in order.groupby(["benchmark", "shard"], sort=False):
+    for (benchmark, shard), examples in ingredients.orders.groupby(
+        ["benchmark", "shard"], sort=False
+    ):
         texts = examples.sort_values("position")["text"].tolist()
         rng = np.random.default_rng(derive_seed(seed, "orders", benchmark, shard))
         orders = [texts, *([texts[i] for i in rng.permutation(len(texts))] for _ in range(ORDERS))]
         about = {"benchmark": benchmark, "shard": shard, "examples": len(texts)}
         about["occurrences"] = int(examples["occurrences"].iloc[0])
         rows += [
-            {**about, "order": number, "text": SEPARATOR.join(permuted)}
+            {**about, "order": number, "text": ingredients.separator.join(permuted)}
             for number, permuted in enumerate(orders)
         ]
     columns = ["benchmark", "shard", "examples", "occurrences", "order", "text"]
@@ -243,8 +285,6 @@ def _option_texts(backdoors: pd.DataFrame) -> Iterator[Text]:
 
 
 def _answers(backdoors: pd.DataFrame, scores: ScoreOf) -> Backdoors:
-    from contamination.audits.set_tests.dyepack import most_frequent_answer
-
     answers = []
     for row in backdoors.itertuples():
         by_option = [
