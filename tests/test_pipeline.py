@@ -309,6 +309,11 @@ def test_audits_of_cells_read_a_report_and_refuse_what_gives_no_evidence(report,
     node["_target_"] = "contamination.audits.reference_attack.audit.ReferenceAttack"
     with pytest.raises(ConfigError, match="has 1 cells, .* at least 4"):
         audit(AuditStage(audit=node, runs=str(runs)))
+    node["_target_"] = "contamination.audits.set_tests.audit.SetTests"
+    node |= {"draws": 2, "sizes": [10], "blind": False}
+    table = audit(AuditStage(audit=node, runs=str(runs))).table("outcomes.parquet")
+    assert {*table["test"]} == {"twins, relabelled", "dataset inference", "CoDeC"}
+    assert {*table["origin"]} == {"published", "redrawn", "held out"}
     tokens = _read_tokens([cell, cell])
     assert [t.shape[0] for t in tokens] == [2] * 64
     means = [t[0].mean() for t in tokens]

@@ -17,8 +17,10 @@ from contamination.audits.set_tests.procedures import RELABELLED
 from contamination.audits.set_tests.report import report
 from contamination.audits.set_tests.sets import ScoredExamples, ScoredSet, SetName
 from contamination.core.config import PROPER_FRACTION, Range, at_least, ranged_field, runtime_field
+from contamination.core.errors import near_names
 from contamination.data.examples import make_text
 from contamination.data.texts import Texts
+from contamination.detection.config import METHODS_FOLDER
 
 REVISION = 1
 """Of what stored results mean."""
@@ -60,6 +62,9 @@ class SetTests(Audit):
         Raises:
             UserError: a cell can't be used.
         """
+        names = sorted(path.stem for path in METHODS_FOLDER.glob("*.yaml"))
+        hint = near_names(self.version_method, names)
+        self.require(self.version_method in names, "version_method", hint)
         cells = named_apart(open_cells("audit.cells", self.cells))
 
         def conduct(folder: Path) -> AuditResult:
