@@ -13,11 +13,12 @@ from contamination.audits.cells import named_apart, open_cells
 from contamination.audits.set_tests.findings import SetFindings
 from contamination.audits.set_tests.inputs import all_digests, read_sets
 from contamination.audits.set_tests.outcomes import run_tests
-from contamination.audits.set_tests.procedures import RELABELLED
+from contamination.audits.set_tests.procedures import FEWEST_ITEMS, RELABELLED
 from contamination.audits.set_tests.report import report
 from contamination.audits.set_tests.sets import ScoredExamples, ScoredSet, SetName
 from contamination.core.config import PROPER_FRACTION, Range, at_least, ranged_field, runtime_field
-from contamination.core.errors import near_names
+from contamination.core.errors import DataError, near_names
+from contamination.core.statistics.bootstrap import Scores
 from contamination.data.examples import make_text
 from contamination.data.texts import Texts
 from contamination.detection.config import METHODS_FOLDER
@@ -60,7 +61,7 @@ class SetTests(Audit):
         """Opens the cells; their texts are scored when the audit is conducted.
 
         Raises:
-            UserError: a cell can't be used.
+            UserError: a cell can't be used, or no test can be applied.
         """
         names = sorted(path.stem for path in METHODS_FOLDER.glob("*.yaml"))
         hint = near_names(self.version_method, names)
@@ -68,12 +69,16 @@ class SetTests(Audit):
         cells = named_apart(open_cells("audit.cells", self.cells))
 
         def conduct(folder: Path) -> AuditResult:
-            sets = [
-                scored
-                for cell in cells
-                for scored in read_sets(stage, cell, self.version_method, self.context)
-            ]
+            known_drops: dict[Any, Scores] = {}
+            options = self.version_method, self.context, None, known_drops
+            sets = [scored for cell in cells for scored in read_sets(stage, cell, *options)]
             outcomes = run_tests(sets, self.sizes, self.draws, stage.seed)
+            if outcomes.empty:
+                raise DataError(
+                    "audit.cells: no test can be applied to any set. Give cells with "
+                    f"{FEWEST_ITEMS} or more members of a benchmark and as many held-out examples, "
+                    "or versions of so many items."
+                )
             blind_p = self._blind_p_values(sets, stage.seed)
             findings = SetFindings(sets, outcomes, blind_p, self.alpha, self.item_level, stage.seed)
             facts = {

@@ -24,6 +24,7 @@ from contamination.audits.set_tests.version_rank import ScoredVersions
 from contamination.core.artifacts import open_artifact
 from contamination.core.errors import ArtifactError
 from contamination.core.seeds import derive_seed
+from contamination.core.statistics.bootstrap import Scores
 from contamination.data.examples import make_text
 from contamination.data.texts import Text, Texts
 from contamination.detection.api import make_method_nodes
@@ -121,6 +122,7 @@ def read_sets(
     version_method: str,
     context: bool,
     ingredients: Ingredients | None = None,
+    known_drops: dict[Any, Scores] | None = None,
 ) -> list[ScoredSet]:
     """Returns a cell's sets under both of its models, with all scores that the tests need.
 
@@ -130,12 +132,14 @@ def read_sets(
         version_method: the method that scores versions.
         context: whether the models are run for CoDeC.
         ingredients: what the corpus was given for the tests; None: as it recorded.
+        known_drops: CoDeC's drops under models that cells share, which are added to it.
 
     Raises:
         UserError: a model can't be run, or a text can't be scored.
     """
     ingredients = ingredients or read_ingredients(cell.corpus)
-    reader = _CellReader(stage, cell, version_method, context, ingredients)
+    known_drops = {} if known_drops is None else known_drops
+    reader = _CellReader(stage, cell, version_method, context, ingredients, known_drops)
     return [
         scored for model in checkpoints(cell, stage.runs) for scored in reader.sets_under(model)
     ]
@@ -149,8 +153,10 @@ class _CellReader:
         version_method: str,
         context: bool,
         ingredients: Ingredients,
+        known_drops: dict[Any, Scores],
     ) -> None:
         self.stage, self.cell, self.context = stage, cell, context
+        self.known_drops = known_drops
         self.version_method = version_method
         self.versions, self.backdoors = ingredients.versions, ingredients.backdoors
         self.orders = _with_random_orders(ingredients, stage.seed)
@@ -237,7 +243,7 @@ class _CellReader:
             name = self._name(model, ALL, int(str(dose)))
             yield ScoredSet(name, backdoors=_answers(backdoors, scores))
 
-    def _drops(self, model: Checkpoint) -> Any:
+    def _drops(self, model: Checkpoint) -> Scores:
         """Returns CoDeC's drop of each example after others of its benchmark and side."""
         if not self.context:
             return np.empty(0)
@@ -247,9 +253,13 @@ class _CellReader:
             for name, text, member, benchmark in rows.itertuples(index=False)
         )
         handle = open_model("model", model.model, self.stage.runs)
-        loaded = LoadedModel(handle, self.stage.detection)
-        table = context_drops(texts, loaded, seed=self.stage.seed).texts
-        return table["drop"].where(table["context"] > 0).to_numpy(np.float64)
+        key = handle.digest, tuple((text.benchmark, text.sha256) for text in texts)
+        if key not in self.known_drops:
+            loaded = LoadedModel(handle, self.stage.detection)
+            table = context_drops(texts, loaded, seed=self.stage.seed).texts
+            drops = table["drop"].where(table["context"] > 0).to_numpy(np.float64)
+            self.known_drops[key] = drops
+        return self.known_drops[key]
 
 
 def _with_random_orders(ingredients: Ingredients, seed: int) -> pd.DataFrame:
