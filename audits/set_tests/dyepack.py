@@ -1,4 +1,4 @@
-"""DyePack: backdoors with random targets (Cheng et al. 2025, arXiv 2505.23001, theorem 4.2).
+"""DyePack: backdoors with random targets (Cheng et al. 2025, arXiv 2505.23001).
 
 A benchmark is published with B backdoors: items with a trigger, whose answers are all one of K
 options, the backdoor's target, drawn at random. A backdoor is activated if the model's most

@@ -1,7 +1,7 @@
 """The order test: does the model prefer the published order of a benchmark's examples?
 
-Oren et al. (2023), "Proving test set contamination in black-box language models", arXiv 2310.17623,
-section 4.2. If a benchmark's order was drawn at random, a model that has not seen it gives all
+Oren et al. (2023), "Proving test set contamination in black-box language models", arXiv 2310.17623.
+If a benchmark's order was drawn at random, a model that has not seen it gives all
 orders of the examples of a shard log-likelihoods that are exchangeable. With s_i the mean
 difference of shard i's log-likelihood in the published order and in random orders, and r shards,
 

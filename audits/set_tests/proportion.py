@@ -4,8 +4,8 @@ PTDI (arXiv 2510.09717) has three steps: conformal p-values against texts that c
 seen (`core.statistics.significance.conformal_p_values`); an estimate of the share of the set that
 was trained on; Benjamini and Hochberg's procedure with p-values that are multiplied by the share
 that was not. The estimate here is Storey's with a finite-sample correction (Storey, Taylor and
-Siegmund 2004; with conformal p-values Bates et al. 2023, theorem 3, controls the false discovery
-rate): the share not trained on is at most
+Siegmund 2004; with conformal p-values Bates et al. 2023 show that it controls the false
+discovery rate): the share not trained on is at most
 
     π₀ = (1 + #{p > λ}) / (n (1 − λ)),
 

@@ -3,7 +3,7 @@
 Each item has K versions that were made alike, one of which was drawn at random and published. If
 the model saw none, the published version's rank among its siblings is uniform on 1, …, K, whatever
 the model is. One test therefore serves random canaries (Carlini et al. 2019, arXiv 1802.08232,
-exposure; Zhang et al. 2024, arXiv 2409.19798, section 5: p = rank / (n + 1) for one canary among n
+exposure; Zhang et al. 2024, arXiv 2409.19798: p = rank / (n + 1) for one canary among n
 unused ones), natural identifiers (arXiv 2606.24408) and rewordings (STAMP: Rastogi et al. 2025,
 arXiv 2504.13416, which has a paired t-test in its place).
 
