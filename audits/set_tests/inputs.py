@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from os.path import commonprefix
 from typing import Any
 
 import numpy as np
@@ -35,15 +36,15 @@ from contamination.detection.models.hf_model import CODE_SUFFIX
 from contamination.detection.scores import KIND as SCORES
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks.context_drop import context_drops
+from contamination.injection.backdoors import backdoors_config, read_backdoors
 from contamination.injection.corpus import PackedCorpus
+from contamination.injection.ordering import ORDER_FILE, read_order
 from contamination.injection.versions import read_versions, versions_config
 
 ORDERS = 20
 """Random orders of each shard, beside the published one."""
 ALL = "backdoors"
 """The benchmark of the set that consists of a corpus's backdoors."""
-ORDER_COLUMNS = ("benchmark", "shard", "position", "example_id", "text", "occurrences")
-BACKDOOR_COLUMNS = ("backdoor", "target", "options", "probe_texts", "occurrences")
 ScoreOf = Mapping[str, float]
 """A text's score by its id."""
 
@@ -54,28 +55,32 @@ class Ingredients:
 
     Attributes:
         versions: see `injection.versions.read_versions`.
-        orders: one row per example of a shard, in the published order (ORDER_COLUMNS).
-        backdoors: one row per backdoor (BACKDOOR_COLUMNS): the options are the possible
-            continuations of a probe's text, and the target is one of them.
+        orders: see `injection.ordering.read_order`.
+        backdoors: see `injection.backdoors.read_backdoors`, and occurrences, the copies of the
+            examples that have the backdoor.
         separator: what stands between the examples of a shard.
     """
 
     versions: pd.DataFrame
     orders: pd.DataFrame
     backdoors: pd.DataFrame
-    separator: str = "\n\n"
+    separator: str
 
 
 def read_ingredients(corpus: PackedCorpus) -> Ingredients:
-    """Returns what the corpus was given for the tests.
-
-    Injection keeps neither orders nor backdoors yet, so a corpus has versions at most.
-    """
+    """Returns what the corpus was given for the tests."""
     has_versions = versions_config(corpus).enabled
+    has_order = ORDER_FILE in corpus.artifact.files
+    backdoors = pd.DataFrame()
+    if backdoors_config(corpus).enabled:
+        members = corpus.examples[corpus.examples["member"].astype(bool)]
+        dose = round(float(members["occurrences"].mean()))
+        backdoors = read_backdoors(corpus).assign(occurrences=dose)
     return Ingredients(
         read_versions(corpus) if has_versions else pd.DataFrame(),
-        pd.DataFrame(columns=[*ORDER_COLUMNS]),
-        pd.DataFrame(columns=[*BACKDOOR_COLUMNS]),
+        read_order(corpus) if has_order else pd.DataFrame(),
+        backdoors,
+        str(corpus.config["injection"]["separator"]),
     )
 
 
@@ -184,7 +189,8 @@ class _CellReader:
                     ),
                     self._versions(benchmark, dose, by_version, members=True),
                     self._versions(benchmark, 0, by_version, members=False),
-                    self._orders(benchmark, dose, by_order),
+                    self._orders(benchmark, dose, by_order, members=True),
+                    self._orders(benchmark, 0, by_order, members=False),
                 )
         if len(self.backdoors):
             yield from self._backdoor_sets(model)
@@ -224,16 +230,21 @@ class _CellReader:
         values = np.array([scores[str(index)] for index in rows.index])
         return ScoredVersions(values, item, rows["injected"].to_numpy(bool))
 
-    def _orders(self, benchmark: Any, dose: Any, scores: ScoreOf) -> ScoredOrders | None:
+    def _orders(
+        self, benchmark: Any, dose: Any, scores: ScoreOf, *, members: bool
+    ) -> ScoredOrders | None:
         table = self.orders
-        rows = table[(table["benchmark"] == benchmark) & (table["occurrences"] == dose)]
+        if table.empty:
+            return None
+        chosen = (table["benchmark"] == benchmark) & (table["member"].astype(bool) == members)
+        rows = table[chosen & ((table["occurrences"] == dose) | (not members))]
         if rows.empty:
             return None
         values = pd.Series({index: scores[str(index)] for index in rows.index})
         wide = rows.assign(value=values).pivot(index="shard", columns="order", values="value")
-        per_shard = round(float(rows["examples"].mean()))
-        values_by_order = wide.to_numpy(np.float64)
-        return ScoredOrders(values_by_order[:, 0], values_by_order[:, 1:], per_shard)
+        per_shard = rows.groupby("shard")["examples"].first().mean()
+        orders = wide.to_numpy(np.float64)
+        return ScoredOrders(orders[:, 0], orders[:, 1:], max(1, round(float(per_shard))))
 
     def _backdoor_sets(self, model: Checkpoint) -> Iterator[ScoredSet]:
         scores = self._score_texts(
@@ -263,35 +274,38 @@ class _CellReader:
 
 
 def _with_random_orders(ingredients: Ingredients, seed: int) -> pd.DataFrame:
-    """Returns one row per order of a shard: benchmark, shard, occurrences, examples, order, text.
+    """Returns one row per order of a shard of two or more examples; order 0 is the published one.
 
-    Order 0 is the published one, the others are random.
+    Columns: benchmark, shard, member, examples (their number), occurrences, order, text.
     """
+    if ingredients.orders.empty:
+        return pd.DataFrame()
     rows = []
     for (benchmark, shard), examples in ingredients.orders.groupby(
         ["benchmark", "shard"], sort=False
     ):
         texts = examples.sort_values("position")["text"].tolist()
+        if len(texts) < 2:
+            continue
         rng = np.random.default_rng(derive_seed(seed, "orders", benchmark, shard))
         orders = [texts, *([texts[i] for i in rng.permutation(len(texts))] for _ in range(ORDERS))]
         about = {"benchmark": benchmark, "shard": shard, "examples": len(texts)}
-        about["occurrences"] = int(examples["occurrences"].iloc[0])
+        about |= {name: examples[name].iloc[0] for name in ("occurrences", "member")}
         rows += [
             {**about, "order": number, "text": ingredients.separator.join(permuted)}
             for number, permuted in enumerate(orders)
         ]
-    columns = ["benchmark", "shard", "examples", "occurrences", "order", "text"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows)
 
 
 def _option_texts(backdoors: pd.DataFrame) -> Iterator[Text]:
-    for backdoor, options, probes in backdoors[["backdoor", "options", "probe_texts"]].itertuples(
-        index=False
-    ):
-        for probe, text in enumerate(probes):
-            for number, option in enumerate(options):
-                name = f"{backdoor}/{probe}/{number}"
-                yield make_text(name, f"{text}{option}", None, "", output_start=len(text))
+    """Yields each probe with each option; its output begins where the options differ."""
+    for row in backdoors.itertuples():
+        for probe, texts in enumerate(row.probe_texts):
+            start = min(len(commonprefix(list(texts))), min(map(len, texts)) - 1)
+            for number, text in enumerate(texts):
+                name = f"{row.backdoor}/{probe}/{number}"
+                yield make_text(name, text, None, "", output_start=start)
 
 
 def _answers(backdoors: pd.DataFrame, scores: ScoreOf) -> Backdoors:

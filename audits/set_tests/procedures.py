@@ -26,7 +26,7 @@ from contamination.audits.set_tests.context_share import context_share_p_value
 from contamination.audits.set_tests.dataset_inference import dataset_inference_p_value
 from contamination.audits.set_tests.dyepack import dyepack_p_value
 from contamination.audits.set_tests.order_test import order_t_p_value, order_versions
-from contamination.audits.set_tests.sets import Rows, ScoredExamples, ScoredSet
+from contamination.audits.set_tests.sets import Rows, ScoredExamples, ScoredOrders, ScoredSet
 from contamination.audits.set_tests.version_rank import ScoredVersions, rank_p_value
 from contamination.core.statistics.bootstrap import Scores
 
@@ -119,6 +119,11 @@ class VersionRank(Procedure):
         return _p_of_items(data.held_out_versions.redrawn(rng), units)
 
 
+def _shards(orders: ScoredOrders | None) -> int:
+    shards = 0 if orders is None else len(orders.published)
+    return shards if shards >= FEWEST_SHARDS else 0
+
+
 class OrderTest(Procedure):
     """The published order of shards against random ones, by Student's t over shards."""
 
@@ -128,8 +133,7 @@ class OrderTest(Procedure):
 
     def units(self, data: ScoredSet) -> int:
         """Returns the number of shards."""
-        shards = 0 if data.orders is None else len(data.orders.published)
-        return shards if shards >= FEWEST_SHARDS else 0
+        return _shards(data.orders)
 
     def published(self, data: ScoredSet, units: Rows, rng: Random) -> float:
         """Returns the p-value of the published order of some shards."""
@@ -138,8 +142,19 @@ class OrderTest(Procedure):
 
     def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> float:
         """Returns the p-value of another order of each shard, drawn among those scored."""
-        assert data.orders is not None
-        orders = np.column_stack([data.orders.published, data.orders.random])[units]
+        return self._p_of_draw(data.orders, units, rng)
+
+    def held_out_units(self, data: ScoredSet) -> int:
+        """Returns the number of shards that were not inserted."""
+        return _shards(data.held_out_orders)
+
+    def held_out(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+        """Returns the p-value of an order of each shard that was not inserted."""
+        return self._p_of_draw(data.held_out_orders, units, rng)
+
+    def _p_of_draw(self, shards: ScoredOrders | None, units: Rows, rng: Random) -> float:
+        assert shards is not None
+        orders = np.column_stack([shards.published, shards.random])[units]
         orders = rng.permuted(orders, axis=1)
         return self._p_value(orders[:, 0], orders[:, 1:])
 

@@ -64,7 +64,7 @@ class ScoredOrders:
     Attributes:
         published: the log-likelihood of each shard in the published order, shape (r,).
         random: in random orders, shape (r, M).
-        per_shard: the examples of a shard.
+        per_shard: the examples of a shard, on average.
     """
 
     published: Scores
@@ -98,6 +98,7 @@ class ScoredSet:
         held_out_versions: those of held-out items, of which none was inserted; which of them counts
             as published is a draw that had no effect.
         orders: the shards of the members.
+        held_out_orders: shards of held-out examples.
         backdoors: the backdoors of the corpus.
     """
 
@@ -106,4 +107,5 @@ class ScoredSet:
     versions: ScoredVersions | None = None
     held_out_versions: ScoredVersions | None = None
     orders: ScoredOrders | None = None
+    held_out_orders: ScoredOrders | None = None
     backdoors: Backdoors | None = None

@@ -42,5 +42,5 @@ def simulated_set(seed=0, *, shift=1.0, saw_it=True, members=60, occurrences=4, 
         versions_of(rng, members, 5, 0.0),
         ScoredOrders(level + shift + rng.normal(size=12),
                      level[:, None] + rng.normal(size=(12, 8)), 5),
-        Backdoors(answers, targets, options),
+        backdoors=Backdoors(answers, targets, options),
     )  # fmt: skip

@@ -7,8 +7,6 @@ import pytest
 from contamination.audits.base import AuditStage
 from contamination.audits.set_tests import inputs
 from contamination.audits.set_tests.inputs import (
-    BACKDOOR_COLUMNS,
-    ORDER_COLUMNS,
     ORDERS,
     Checkpoint,
     Ingredients,
@@ -40,19 +38,21 @@ def ingredients(cell):
     ).set_axis(
         ["example_id", "benchmark", "version", "text", "injected", "member", "occurrences"], axis=1
     )
-    members = examples[examples["member"] & (examples["benchmark"] == "boolq")]
+    of_boolq = examples[examples["benchmark"] == "boolq"].sort_values("member", ascending=False)
+    sides = of_boolq[of_boolq["member"]].head(41), of_boolq[~of_boolq["member"]].head(20)
     orders = pd.DataFrame(
-        [
-            (e.benchmark, place // 4, place % 4, e.example_id, e.text, 4)
-            for place, e in enumerate(members.head(40).itertuples())
-        ],
-        columns=[*ORDER_COLUMNS],
+        (e.benchmark, place // 4, place % 4, e.example_id, e.text, e.occurrences, e.member)
+        for place, e in enumerate(pd.concat([sides[0].head(40), sides[1]]).itertuples())
     )
-    options = [" A", " B", " C"]
-    backdoors = pd.DataFrame(
-        [(f"b{i}", options[i % 3], options, [f"probe {p} of {i}:" for p in range(4)], 4)
-         for i in range(6)], columns=[*BACKDOOR_COLUMNS],
-    )  # fmt: skip
+    orders.loc[len(orders)] = ["boolq", 99, 0, "alone", "A shard of one example.", 4, True]
+    orders.columns = [
+        "benchmark", "shard", "position", "example_id", "text", "occurrences", "member",
+    ]  # fmt: skip
+    options = ["A", "B", "C"]
+    backdoors = pd.DataFrame({
+        "backdoor": i, "target": options[i % 3], "options": options, "occurrences": 4,
+        "probe_texts": [[f"probe {p} of {i}: {o}" for o in options] for p in range(4)],
+    } for i in range(6))  # fmt: skip
     return Ingredients(versions, orders, backdoors, " | ")
 
 
@@ -67,7 +67,7 @@ def scored(cell, ingredients, monkeypatch):
     seen = {*ingredients.versions.loc[ingredients.versions["injected"], "text"]}
     seen |= {" | ".join(g["text"]) for _, g in ingredients.orders.groupby("shard")}
     targets = [*enumerate(ingredients.backdoors["target"])]
-    seen |= {f"probe {p} of {i}:{target}" for i, target in targets for p in range(4)}
+    seen |= {f"probe {p} of {i}: {target}" for i, target in targets for p in range(4)}
     texts_by_what = {}
 
     def score_texts(reader, model, texts, method, what, scope="whole"):
@@ -113,25 +113,25 @@ def test_what_the_model_saw_is_found_and_what_it_did_not_see_is_not(scored, test
 def test_orders_are_of_the_shards_own_examples_and_the_first_is_published(scored, ingredients):
     sets, texts = scored
     orders = [text for text, _, _ in texts["orders of shards", True]]
-    assert len(orders) == 10 * (ORDERS + 1)
+    assert len(orders) == 15 * (ORDERS + 1)  # of 16 shards, of which one has a single example
     shard = ingredients.orders.query("shard == 0")["text"].tolist()
     assert orders[0] == " | ".join(shard)
     assert all(sorted(text.split(" | ")) == sorted(shard) for text in orders[: ORDERS + 1])
     assert len({*orders[: ORDERS + 1]}) > 5
     assert sets[1].orders.per_shard == 4
     assert sets[1].orders.random.shape == (10, ORDERS)
+    assert sets[1].held_out_orders.random.shape == (5, ORDERS)
     assert texts["orders of shards", False] == texts["orders of shards", True]
 
 
 def test_an_option_is_scored_as_the_output_of_its_probe(scored):
     _, texts = scored
     text, start, scope = texts["answers to probes", True][1]
-    assert (text, text[start:], scope) == ("probe 0 of 0: B", " B", "output")
+    assert (text, text[start:], scope) == ("probe 0 of 0: B", "B", "output")
 
 
 def test_a_cell_without_ingredients_has_examples_alone(cell, scored):
-    nothing = Ingredients(pd.DataFrame(), pd.DataFrame(columns=[*ORDER_COLUMNS]),
-                          pd.DataFrame(columns=[*BACKDOOR_COLUMNS]))  # fmt: skip
+    nothing = Ingredients(pd.DataFrame(), pd.DataFrame(), pd.DataFrame(), "")
     sets = read_sets(AuditStage(audit={}), cell, "loss", False, nothing)
     assert len(sets) == 4
     assert all(s.versions is s.orders is s.backdoors is None for s in sets)
