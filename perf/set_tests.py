@@ -15,6 +15,7 @@ where the blind p-value is above 0.05.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ def main(report: str, draws: str = "20", size: str = "50") -> None:
     (cell, *_), runs = named_apart(open_cells("cells", report)), str(Path(report).parents[1])
     _, clean = checkpoints(cell, runs)
     model, examples = str(clean.model.path), texts_of(cell)
-    scores = score(examples, model, METHODS, folder=runs)
+    scores = score(Texts.of(examples), model, METHODS, folder=runs)
     print("| change | draws | relabelled | with blind p | dataset inference | with blind p |")
     print("|---|---:|---:|---:|---:|---:|")
     rejections = [
@@ -52,7 +53,7 @@ def main(report: str, draws: str = "20", size: str = "50") -> None:
     print(line("none", rejections), flush=True)
     for name, change in SHIFTS.items():
         changed = [with_text(example, change(example.text)) for example in examples]
-        both = pd.concat([scores, score(changed, model, METHODS, folder=runs)])
+        both = pd.concat([scores, score(Texts.of(changed), model, METHODS, folder=runs)])
         rejections = [
             rejected(
                 draw_shifted(
@@ -90,7 +91,7 @@ def rejected(texts: Texts, scores: pd.DataFrame, seed: int) -> tuple[bool, bool,
     )  # fmt: skip
 
 
-def line(name: str, rejections: list[tuple[bool, ...]]) -> str:
+def line(name: str, rejections: Sequence[tuple[bool, ...]]) -> str:
     """Returns a line of the table: the number of rejections with intervals of their shares."""
     counts: Any = np.array(rejections).sum(axis=0).tolist()
     ends = [clopper_pearson(count, len(rejections)) for count in counts]

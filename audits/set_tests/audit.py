@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -107,10 +107,14 @@ class SetTests(Audit):
 
 
 def labelled_texts(examples: ScoredExamples) -> Texts:
-    """Returns the texts, labelled, as `audits.benchmark.blind` compares them."""
+    """Returns the texts, labelled, as `audits.benchmark.blind` compares them.
+
+    The ids are of the texts and their labels, by which results are kept.
+    """
+    rows = enumerate(zip(examples.texts, examples.is_member.tolist(), strict=True))
     return Texts.of(
-        make_text(str(number), text, bool(is_member), "")
-        for number, (text, is_member) in enumerate(
-            zip(examples.texts, examples.is_member, strict=True)
+        replace(text, example_id=f"{number}/{text.label}/{text.sha256}")
+        for number, text in (
+            (number, make_text("", text, is_member, "")) for number, (text, is_member) in rows
         )
     )

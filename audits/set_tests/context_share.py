@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from scipy.stats import binom
 
+from contamination.audits.set_tests.version_rank import Tail
 
-def context_share_p_value(dropped: int, texts: int) -> float:
-    """Returns P(Bin(texts, 1/2) ≥ dropped)."""
-    return float(binom.sf(dropped - 1, texts, 0.5))
+
+def context_share_tail(dropped: int, texts: int) -> Tail:
+    """Returns P(Bin(texts, 1/2) ≥ dropped) and P(Bin(texts, 1/2) > dropped)."""
+    at_least, above = binom.sf([dropped - 1, dropped], texts, 0.5).tolist()
+    return Tail(at_least, above)

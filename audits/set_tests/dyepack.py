@@ -13,11 +13,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from contamination.audits.set_tests.version_rank import Tail
 from contamination.core.statistics.bootstrap import Scores
 
 
-def dyepack_p_value(activated: int, options: Sequence[int]) -> float:
-    """Returns the chance of at least so many activated backdoors without contamination.
+def dyepack_tail(activated: int, options: Sequence[int]) -> Tail:
+    """Returns the chances of at least so many activated backdoors, and of more, without a leak.
 
     Args:
         activated: τ, the number of activated backdoors.
@@ -26,7 +27,7 @@ def dyepack_p_value(activated: int, options: Sequence[int]) -> float:
     distribution = np.ones(1)
     for number in options:
         distribution = np.convolve(distribution, [1 - 1 / number, 1 / number])
-    return float(min(1.0, distribution[activated:].sum()))
+    return Tail.of(distribution, activated)
 
 
 def most_frequent_answer(option_scores: Scores) -> int:

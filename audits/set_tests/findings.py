@@ -24,7 +24,7 @@ from contamination.core.statistics.clopper_pearson import clopper_pearson
 from contamination.core.statistics.significance import conformal_p_values
 
 FEWEST_FOR_UNIFORMITY = 20
-"""The fewest different p-values whose uniformity is tested."""
+"""The fewest p-values whose uniformity is tested."""
 SHARES = (0.0, 0.2, 0.5, 0.8)
 """The shares of members in the sets whose items are listed."""
 FEWEST_HELD_OUT = 20
@@ -67,11 +67,17 @@ class SetFindings:
         """One row per test and origin: p-values of sets that the model did not see.
 
         Columns: test, origin, sets, rejected, share with the ends of its interval (low, high), and
-        uniform_p, the p-value of a Kolmogorov-Smirnov test of uniformity (NaN: too few).
+        uniform_p, the p-value of a Kolmogorov-Smirnov test of uniformity of randomised p-values
+        (NaN: too few).
         """
         unseen = self.outcomes[~self.outcomes["is_leaked"].astype(bool)]
         return pd.DataFrame(
-            {"test": test, "origin": origin, **self._rate(rows), "uniform_p": _uniform_p(rows)}
+            {
+                "test": test,
+                "origin": origin,
+                **self._rate(rows),
+                "uniform_p": _uniform_p(rows, self.seed),
+            }  # fmt: skip
             for (test, origin), rows in unseen.groupby(["test", "origin"], sort=False)
         )
 
@@ -108,6 +114,38 @@ class SetFindings:
         return rows.assign(blind_p=blind, verdict=verdicts).reset_index(drop=True)
 
     @cached_property
+    def context_shares(self) -> pd.DataFrame:
+        """One row per learning rate, occurrences and side: CoDeC's share of texts that drop.
+
+        Columns: learning_rate, occurrences (0: the model before the training), side, texts, share
+        and the ends of its interval (low, high).
+        """
+        rows, known = [], set[tuple[float, bytes]]()
+        for data in self.sets:
+            if data.examples is None:
+                continue
+            key = data.name.learning_rate, data.examples.drops.tobytes()
+            if not data.name.saw_it and key in known:  # cells share the model before the training
+                continue
+            known.add(key)
+            for member, side in ((True, "members"), (False, "held out")):
+                drops = data.examples.drops[data.examples.is_member == member] if len(
+                    data.examples.drops) else np.empty(0)  # fmt: skip
+                drops = drops[np.isfinite(drops)]
+                dose = data.name.occurrences if data.name.saw_it else 0
+                about = (data.name.learning_rate, dose, side)
+                rows.append((*about, len(drops), int((drops > 0).sum())))
+        by = ["learning_rate", "occurrences", "side"]
+        table = pd.DataFrame(rows, columns=[*by, "texts", "dropped"])
+        table = table.groupby(by, sort=False).sum().reset_index()
+        table = table[table["texts"] > 0].sort_values(by, ignore_index=True)
+        ends = [
+            clopper_pearson(*pair) for pair in zip(table["dropped"], table["texts"], strict=True)
+        ]
+        low, high = np.array(ends).reshape(-1, 2).T
+        return table.assign(share=table["dropped"] / table["texts"], low=low, high=high)
+
+    @cached_property
     def items(self) -> pd.DataFrame:
         """One row per set and share of members: which items are listed, and how many are wrong.
 
@@ -140,14 +178,19 @@ def _names(rows: pd.DataFrame) -> Iterator[SetName]:
     return (SetName(*values) for values in rows[columns].itertuples(index=False))
 
 
-def _uniform_p(rows: pd.DataFrame) -> float:
-    """Returns the p-value of uniformity; NaN with too few different p-values."""
+def _uniform_p(rows: pd.DataFrame, seed: int) -> float:
+    """Returns the p-value of uniformity of the randomised p-values; NaN if they are too few.
+
+    A discrete statistic's p-values are not uniform, but values drawn between P(T' ≥ T) and
+    P(T' > T) are.
+    """
     from scipy.stats import kstest
 
-    p_values = rows["p_value"].to_numpy()
-    if len(np.unique(p_values)) < FEWEST_FOR_UNIFORMITY:
+    if len(rows) < FEWEST_FOR_UNIFORMITY:
         return np.nan
-    return float(kstest(p_values, "uniform").pvalue)
+    p_values, above = rows["p_value"].to_numpy(), rows["above"].to_numpy()
+    drawn = np.random.default_rng(derive_seed(seed, "uniform", len(rows))).random(len(rows))
+    return float(kstest(above + drawn * (p_values - above), "uniform").pvalue)
 
 
 def _listings(data: ScoredSet, level: float, seed: int) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ difference of shard i's log-likelihood in the published order and in random orde
     t = mean(s) / (sd(s) / √r),   p = P(T_{r−1} ≥ t).
 
 The standard deviation has r − 1 in its denominator (ddof = 1); a public script has r, so that its p
-is too small. The t-distribution is an approximation; `exact_order_p_value` needs none: the
+is too small. The t-distribution is an approximation; `exact_order_tail` needs none: the
 published order is one of the orders of its shard, so its rank among them is uniform.
 """
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import t
 
-from contamination.audits.set_tests.version_rank import ScoredVersions, rank_p_value
+from contamination.audits.set_tests.version_rank import ScoredVersions, Tail, rank_tail
 from contamination.core.errors import DataError
 from contamination.core.statistics.bootstrap import Scores
 
@@ -42,9 +42,9 @@ def order_t_p_value(published: Scores, random: Scores) -> float:
     return float(t.sf(differences.mean() / error, len(published) - 1))
 
 
-def exact_order_p_value(published: Scores, random: Scores) -> float:
-    """Returns the p-value of the published orders' ranks among all orders of their shards."""
-    return rank_p_value(order_versions(published, random))
+def exact_order_tail(published: Scores, random: Scores) -> Tail:
+    """Returns the tail of the published orders' ranks among all orders of their shards."""
+    return rank_tail(order_versions(published, random))
 
 
 def order_versions(published: Scores, random: Scores) -> ScoredVersions:

@@ -24,8 +24,8 @@ def run_tests(
     """Returns one row per test of a set, or of a part of one.
 
     Columns: those of `SetName` and test, origin (PUBLISHED, REDRAWN or HELD_OUT), units, examples,
-    is_whole, p_value, is_leaked (the truth of this row). Parts as published are disjoint; new draws
-    are of random parts.
+    is_whole, p_value, above (see `version_rank.Tail`), is_leaked (the truth of this row). Parts as
+    published are disjoint; new draws are of random parts.
 
     Args:
         sets: the sets.
@@ -56,11 +56,11 @@ def _rows(
         origin = PUBLISHED if name.saw_it or not procedure.has_draw else REDRAWN
         for part in _disjoint_parts(units, size, rng):
             if origin == PUBLISHED or size == units:
-                p_value = procedure.published(data, part, rng)
-                yield {**about, "origin": PUBLISHED, "p_value": p_value, "is_leaked": name.saw_it}
+                tail = procedure.published(data, part, rng)._asdict()
+                yield {**about, **tail, "origin": PUBLISHED, "is_leaked": name.saw_it}
         for _ in range(draws if origin == REDRAWN else 0):
-            p_value = procedure.redrawn(data, rng.permutation(units)[:size], rng)
-            yield {**about, "origin": REDRAWN, "p_value": p_value, "is_leaked": False}
+            tail = procedure.redrawn(data, rng.permutation(units)[:size], rng)._asdict()
+            yield {**about, **tail, "origin": REDRAWN, "is_leaked": False}
     held_out = procedure.held_out_units(data) if name.saw_it else 0
     for size in _unit_counts(held_out, sizes, per_unit) if held_out else ():
         about = {"units": size, "examples": size * per_unit, "is_whole": size == held_out}
@@ -69,8 +69,8 @@ def _rows(
             if procedure.has_draw else _disjoint_parts(held_out, size, rng)
         )  # fmt: skip
         for part in parts:
-            p_value = procedure.held_out(data, part, rng)
-            yield {**about, "origin": HELD_OUT, "p_value": p_value, "is_leaked": False}
+            tail = procedure.held_out(data, part, rng)._asdict()
+            yield {**about, **tail, "origin": HELD_OUT, "is_leaked": False}
 
 
 def _unit_counts(units: int, sizes: Sequence[int], per_unit: int) -> list[int]:

@@ -22,12 +22,12 @@ from contamination.audits.benchmark.exchangeability import (
     combined_scores,
     set_test,
 )
-from contamination.audits.set_tests.context_share import context_share_p_value
+from contamination.audits.set_tests.context_share import context_share_tail
 from contamination.audits.set_tests.dataset_inference import dataset_inference_p_value
-from contamination.audits.set_tests.dyepack import dyepack_p_value
-from contamination.audits.set_tests.order_test import order_t_p_value, order_versions
+from contamination.audits.set_tests.dyepack import dyepack_tail
+from contamination.audits.set_tests.order_test import exact_order_tail, order_t_p_value
 from contamination.audits.set_tests.sets import Rows, ScoredExamples, ScoredOrders, ScoredSet
-from contamination.audits.set_tests.version_rank import ScoredVersions, rank_p_value
+from contamination.audits.set_tests.version_rank import ScoredVersions, Tail, rank_tail
 from contamination.core.statistics.bootstrap import Scores
 
 Random = np.random.Generator
@@ -59,18 +59,18 @@ class Procedure(ABC):
         """Returns how many units the set has for the test; 0: it can't be tested."""
 
     @abstractmethod
-    def published(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def published(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of some of the set's units, as they were published."""
 
     @abstractmethod
-    def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of some of the units after a new draw."""
 
     def held_out_units(self, data: ScoredSet) -> int:
         """Returns how many units were held out; 0: none."""
         return 0
 
-    def held_out(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def held_out(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of some of the units that were held out, after a draw."""
         raise NotImplementedError
 
@@ -79,8 +79,8 @@ class Procedure(ABC):
         return 1
 
 
-def _p_of_items(versions: ScoredVersions, items: Rows) -> float:
-    return rank_p_value(versions.of_items(items))
+def _p_of_items(versions: ScoredVersions, items: Rows) -> Tail:
+    return rank_tail(versions.of_items(items))
 
 
 def _items(versions: ScoredVersions | None) -> int:
@@ -99,12 +99,12 @@ class VersionRank(Procedure):
         """Returns the number of items."""
         return _items(data.versions)
 
-    def published(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def published(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of the versions that were inserted."""
         assert data.versions is not None
         return _p_of_items(data.versions, units)
 
-    def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value after drawing a version of each item."""
         assert data.versions is not None
         return _p_of_items(data.versions.redrawn(rng), units)
@@ -113,7 +113,7 @@ class VersionRank(Procedure):
         """Returns the number of items of which no version was inserted."""
         return _items(data.held_out_versions)
 
-    def held_out(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def held_out(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of items of which no version was inserted."""
         assert data.held_out_versions is not None
         return _p_of_items(data.held_out_versions.redrawn(rng), units)
@@ -135,12 +135,12 @@ class OrderTest(Procedure):
         """Returns the number of shards."""
         return _shards(data.orders)
 
-    def published(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def published(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of the published order of some shards."""
         assert data.orders is not None
         return self._p_value(data.orders.published[units], data.orders.random[units])
 
-    def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of another order of each shard, drawn among those scored."""
         return self._p_of_draw(data.orders, units, rng)
 
@@ -148,11 +148,11 @@ class OrderTest(Procedure):
         """Returns the number of shards that were not inserted."""
         return _shards(data.held_out_orders)
 
-    def held_out(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def held_out(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of an order of each shard that was not inserted."""
         return self._p_of_draw(data.held_out_orders, units, rng)
 
-    def _p_of_draw(self, shards: ScoredOrders | None, units: Rows, rng: Random) -> float:
+    def _p_of_draw(self, shards: ScoredOrders | None, units: Rows, rng: Random) -> Tail:
         assert shards is not None
         orders = np.column_stack([shards.published, shards.random])[units]
         orders = rng.permuted(orders, axis=1)
@@ -163,8 +163,9 @@ class OrderTest(Procedure):
         assert data.orders is not None
         return data.orders.per_shard
 
-    def _p_value(self, published: Scores, random: Scores) -> float:
-        return order_t_p_value(published, random)
+    def _p_value(self, published: Scores, random: Scores) -> Tail:
+        p_value = order_t_p_value(published, random)
+        return Tail(p_value, p_value)
 
 
 class ExactOrderTest(OrderTest):
@@ -173,8 +174,8 @@ class ExactOrderTest(OrderTest):
     name = "order, exact"
     assumes = "the order was drawn at random"
 
-    def _p_value(self, published: Scores, random: Scores) -> float:
-        return rank_p_value(order_versions(published, random))
+    def _p_value(self, published: Scores, random: Scores) -> Tail:
+        return exact_order_tail(published, random)
 
 
 class DyePack(Procedure):
@@ -188,20 +189,20 @@ class DyePack(Procedure):
         """Returns the number of backdoors."""
         return 0 if data.backdoors is None else len(data.backdoors.answers)
 
-    def published(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def published(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of the actual targets."""
         assert data.backdoors is not None
         return self._p_value(data, units, data.backdoors.targets[units])
 
-    def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of targets that are drawn anew."""
         assert data.backdoors is not None
         return self._p_value(data, units, rng.integers(data.backdoors.options[units]))
 
-    def _p_value(self, data: ScoredSet, units: Rows, targets: NDArray[np.intp]) -> float:
+    def _p_value(self, data: ScoredSet, units: Rows, targets: NDArray[np.intp]) -> Tail:
         assert data.backdoors is not None
         activated = int((data.backdoors.answers[units] == targets).sum())
-        return dyepack_p_value(activated, data.backdoors.options[units].tolist())
+        return dyepack_tail(activated, data.backdoors.options[units].tolist())
 
 
 class Relabelling(Procedure):
@@ -216,13 +217,13 @@ class Relabelling(Procedure):
         members, others = _sides(data)
         return _enough(min(len(members), len(others)))
 
-    def published(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def published(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of some members against as many held-out examples."""
         members, others = _sides(data)
         rows = np.append(members[units], rng.choice(others, len(units), replace=False))
         return self._p_value(data, rows, rng, RELABELLINGS)
 
-    def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the same after drawing anew who is a member."""
         members, others = _sides(data)
         rows = np.append(members[units], rng.choice(others, len(units), replace=False))
@@ -232,18 +233,19 @@ class Relabelling(Procedure):
         """Returns half the number of held-out examples."""
         return _enough(len(_sides(data)[1]) // 2)
 
-    def held_out(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def held_out(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of held-out examples against as many others of them."""
         return self._p_value(data, rng.permutation(_sides(data)[1])[: 2 * len(units)], rng)
 
     def _p_value(
         self, data: ScoredSet, rows: Rows, rng: Random, relabellings: int = REDRAWN_RELABELLINGS
-    ) -> float:
+    ) -> Tail:
         """Returns the p-value of the first half of the rows against the second."""
         assert data.examples is not None
         score = combined_scores(data.examples.scores[:, rows])
         design, seed = Design(_first_half(rows), np.arange(len(rows))), int(rng.integers(2**31))
-        return set_test(score, design, seed, relabellings=relabellings).p_value
+        p_value = set_test(score, design, seed, relabellings=relabellings).p_value
+        return Tail(p_value, p_value - 1 / (1 + relabellings))
 
 
 class DatasetInference(Relabelling):
@@ -254,10 +256,11 @@ class DatasetInference(Relabelling):
 
     def _p_value(
         self, data: ScoredSet, rows: Rows, rng: Random, relabellings: int = REDRAWN_RELABELLINGS
-    ) -> float:
+    ) -> Tail:
         assert data.examples is not None
         scores, seed = data.examples.scores[:, rows], int(rng.integers(2**31))
-        return dataset_inference_p_value(scores, _first_half(rows), seed, self.splits)
+        p_value = dataset_inference_p_value(scores, _first_half(rows), seed, self.splits)
+        return Tail(p_value, p_value)
 
 
 class ContextShare(Procedure):
@@ -272,11 +275,11 @@ class ContextShare(Procedure):
         """Returns the number of members that could be compared."""
         return _enough(len(_compared(data.examples, members=True)))
 
-    def published(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def published(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of some members' share."""
         return _share_p(data.examples, _compared(data.examples, members=True)[units])
 
-    def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def redrawn(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the same as `published`: nothing was drawn."""
         return self.published(data, units, rng)
 
@@ -284,7 +287,7 @@ class ContextShare(Procedure):
         """Returns the number of held-out examples that could be compared."""
         return _enough(len(_compared(data.examples, members=False)))
 
-    def held_out(self, data: ScoredSet, units: Rows, rng: Random) -> float:
+    def held_out(self, data: ScoredSet, units: Rows, rng: Random) -> Tail:
         """Returns the p-value of held-out examples' share."""
         return _share_p(data.examples, _compared(data.examples, members=False)[units])
 
@@ -311,9 +314,9 @@ def _compared(examples: ScoredExamples | None, *, members: bool) -> Rows:
     return np.flatnonzero((examples.is_member == members) & np.isfinite(examples.drops))
 
 
-def _share_p(examples: ScoredExamples | None, rows: Rows) -> float:
+def _share_p(examples: ScoredExamples | None, rows: Rows) -> Tail:
     assert examples is not None
-    return context_share_p_value(int((examples.drops[rows] > 0).sum()), len(rows))
+    return context_share_tail(int((examples.drops[rows] > 0).sum()), len(rows))
 
 
 RELABELLED = Relabelling()

@@ -27,6 +27,8 @@ def report(findings: SetFindings, facts: Mapping[str, str]) -> ReportContent:
     tables = [error_table(findings), power_table(findings), verdict_table(findings)]
     if len(findings.items):
         tables.append(item_table(findings))
+    if len(findings.context_shares):
+        tables.append(context_table(findings))
     tables.append(_outcomes_table(findings))
     return ReportContent(
         title="Set tests: error rates and power",
@@ -87,10 +89,10 @@ def error_table(findings: SetFindings) -> Table:
     ]  # fmt: skip
     note = (
         f"Sets that the model did not see, at level {findings.alpha:g}. Published: the model "
-        "before the training. Redrawn: the same after a new draw (of versions, orders, targets, "
+        "before the training, which cells may share. Redrawn: the same after a new draw (of versions, orders, targets, "
         "membership). Held out: what was not inserted, under the model that saw the rest. "
-        "Intervals: Clopper-Pearson, 95%. Uniform p: a Kolmogorov-Smirnov test of the p-values; a "
-        "dash where they are too few or too discrete."
+        "Intervals: Clopper-Pearson, 95%. Uniform p: a Kolmogorov-Smirnov test of the p-values, "
+        "randomised where the statistic is discrete; a dash where they are too few."
     )
     header = ["test", "sets", "number", "rejected", "share", "uniform p"]
     return Table("errors", "Type-I error", header, lines, data, note=note)
@@ -160,6 +162,25 @@ def item_table(findings: SetFindings) -> Table:
     header = ["learning rate", "copies", "seen", "estimated", "listed", "wrong", "found",
               "listed, scaled", "wrong, scaled", "found, scaled", "sets"]  # fmt: skip
     return Table("items", "Which items", header, lines, findings.items, note=note)
+
+
+def context_table(findings: SetFindings) -> Table:
+    """Returns CoDeC's share of texts that drop, by side and occurrences."""
+    data = findings.context_shares
+    lines = [
+        [
+            f"{row.learning_rate:g}", NO_VALUE if row.occurrences == 0 else str(row.occurrences),
+            str(row.side), str(row.texts), format_interval(row.share, row.low, row.high),
+        ]
+        for row in data.itertuples()
+    ]  # fmt: skip
+    note = (
+        "The share of texts whose log-probability drops after another text of their side "
+        "(Zawalski et al. 2025). Rows without copies: the model before the training. Intervals: "
+        "Clopper-Pearson, 95%, as if texts were independent; cells are counted together."
+    )
+    header = ["learning rate", "copies", "side", "texts", "share"]
+    return Table("context", "CoDeC: the share of texts that drop", header, lines, data, note=note)
 
 
 def _outcomes_table(findings: SetFindings) -> Table:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,10 +94,29 @@ class ScoredVersions:
         return ScoredVersions(self.scores[rows], numbers, self.is_published[rows])
 
 
-def rank_p_value(versions: ScoredVersions) -> float:
-    """Returns P(T' ≥ T), exact over the uniform draw of one version per item."""
+class Tail(NamedTuple):
+    """The tail of a statistic's null distribution at its value.
+
+    Attributes:
+        p_value: P(T' ≥ T).
+        above: P(T' > T). A value drawn uniformly between the two is uniform without an effect,
+            however discrete the statistic is.
+    """
+
+    p_value: float
+    above: float
+
+    @classmethod
+    def of(cls, distribution: Scores, statistic: int) -> Tail:
+        """Returns the tail of a distribution over 0, 1, …."""
+        above = float(min(1.0, distribution[statistic + 1 :].sum()))
+        return cls(min(1.0, above + float(distribution[statistic])), above)
+
+
+def rank_tail(versions: ScoredVersions) -> Tail:
+    """Returns P(T' ≥ T) and P(T' > T), exact over the uniform draw of one version per item."""
     statistic = int(versions.doubled_ranks[versions.is_published].sum())
-    return float(min(1.0, versions.null_distribution[statistic:].sum()))
+    return Tail.of(versions.null_distribution, statistic)
 
 
 def permuted_p_value(versions: ScoredVersions, seed: int) -> float:

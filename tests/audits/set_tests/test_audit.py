@@ -1,5 +1,7 @@
 """The set tests as a command: its artefact and bad input."""
 
+from dataclasses import replace
+
 import pytest
 
 from contamination.audits.base import AuditStage
@@ -28,7 +30,7 @@ def stage(tmp_path, **fields):
 
 def test_the_audit_is_an_artefact(tmp_path):
     artifact = run(stage(tmp_path))
-    names = {"errors", "power", "verdicts", "items", "outcomes"}
+    names = {"errors", "power", "verdicts", "items", "context", "outcomes"}
     expected = {f"{name}.{kind}" for name in names for kind in ("csv", "parquet")}
     assert {*artifact.files} == {*expected, "audit.md", "report.html"}
     assert artifact.counts["cells"] == 2
@@ -38,6 +40,18 @@ def test_the_audit_is_an_artefact(tmp_path):
     assert blind["twins, relabelled"] == 4
     assert blind["versions"] == 0
     assert run(stage(tmp_path, cells="another path")).path == artifact.path
+
+
+def test_each_sets_texts_are_compared_for_themselves():
+    """Results are kept by the ids of texts, so that other texts and labels need other ids."""
+    first, second = (simulated_set(seed).examples for seed in (0, 1))
+    relabelled = replace(first, is_member=~first.is_member)
+    ids = [
+        (*audit_module.labelled_texts(examples).column("example_id").to_pylist(),)
+        for examples in (first, second, relabelled)
+    ]
+    assert len({*ids}) == 3
+    assert len({*ids[0]}) == len(first.texts)
 
 
 def test_every_setting_that_changes_the_result_names_the_folder(tmp_path):

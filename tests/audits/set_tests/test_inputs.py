@@ -102,7 +102,7 @@ def test_what_the_model_saw_is_found_and_what_it_did_not_see_is_not(scored, test
     sets, _ = scored
     procedure, rng = PROCEDURES[test], np.random.default_rng(0)
     p_values = {
-        data.name.saw_it: procedure.published(data, np.arange(procedure.units(data)), rng)
+        data.name.saw_it: procedure.published(data, np.arange(procedure.units(data)), rng).p_value
         for data in sets
         if procedure.units(data) and data.name.benchmark in ("boolq", "backdoors")
     }

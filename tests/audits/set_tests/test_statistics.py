@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, rankdata, t, ttest_1samp
 
-from contamination.audits.set_tests.context_share import context_share_p_value
+from contamination.audits.set_tests.context_share import context_share_tail
 from contamination.audits.set_tests.dataset_inference import dataset_inference_p_value
-from contamination.audits.set_tests.dyepack import dyepack_p_value, most_frequent_answer
+from contamination.audits.set_tests.dyepack import dyepack_tail, most_frequent_answer
 from contamination.audits.set_tests.order_test import (
-    exact_order_p_value,
+    exact_order_tail,
     order_t_p_value,
     order_versions,
 )
@@ -22,7 +22,7 @@ from contamination.audits.set_tests.proportion import (
 from contamination.audits.set_tests.version_rank import (
     ScoredVersions,
     permuted_p_value,
-    rank_p_value,
+    rank_tail,
 )
 from contamination.core.errors import DataError
 from contamination.core.statistics.clopper_pearson import clopper_pearson
@@ -52,7 +52,7 @@ def test_rank_p_value_is_the_share_of_all_draws(ties):
     ranks = np.array([rankdata(row) for row in scores.reshape(5, 3)])
     sums = [sum(ranks[i, v] for i, v in enumerate(draw)) for draw in product(range(3), repeat=5)]
     expected = np.mean([total >= ranks[:, 0].sum() - 1e-9 for total in sums])
-    assert rank_p_value(drawn) == pytest.approx(expected, abs=1e-12)
+    assert rank_tail(drawn).p_value == pytest.approx(expected, abs=1e-12)
 
 
 def test_items_may_have_different_numbers_of_versions():
@@ -61,7 +61,7 @@ def test_items_may_have_different_numbers_of_versions():
         np.array([False, True, False, True, False]),
     )  # fmt: skip
     sums = [a + b for a in (1, 2) for b in (1, 2, 3)]
-    assert rank_p_value(drawn) == pytest.approx(np.mean([total >= 2 + 2 for total in sums]))
+    assert rank_tail(drawn).p_value == pytest.approx(np.mean([total >= 2 + 2 for total in sums]))
 
 
 def test_one_canary_among_unused_ones_has_rank_over_number():
@@ -71,7 +71,7 @@ def test_one_canary_among_unused_ones_has_rank_over_number():
         scores = rng.normal(size=100)
         canary = ScoredVersions(scores, np.zeros(100, np.intp), np.arange(100) == 0)
         rank = 1 + int((scores > scores[0]).sum())
-        assert rank_p_value(canary) == pytest.approx(rank / 100)
+        assert rank_tail(canary).p_value == pytest.approx(rank / 100)
 
 
 def test_order_of_texts_does_not_matter():
@@ -79,14 +79,23 @@ def test_order_of_texts_does_not_matter():
     drawn = versions(rng, shift=1.0)
     order = rng.permutation(len(drawn.scores))
     shuffled = ScoredVersions(drawn.scores[order], drawn.item[order], drawn.is_published[order])
-    assert rank_p_value(shuffled) == pytest.approx(rank_p_value(drawn))
+    assert rank_tail(shuffled).p_value == pytest.approx(rank_tail(drawn).p_value)
 
 
 def test_rank_p_values_are_uniform_over_draws_of_the_published_version():
     rng = np.random.default_rng(4)
     drawn = versions(rng, items=30, number=5)
-    p_values = [rank_p_value(drawn.redrawn(rng)) for _ in range(400)]
+    p_values = [rank_tail(drawn.redrawn(rng)).p_value for _ in range(400)]
     assert kstest(p_values, "uniform").pvalue > UNIFORM
+
+
+def test_randomised_p_values_are_uniform_however_discrete_the_statistic_is():
+    rng = np.random.default_rng(14)
+    drawn = versions(rng, items=3, number=3)
+    tails = np.array([rank_tail(drawn.redrawn(rng)) for _ in range(1000)])
+    assert kstest(tails[:, 0], "uniform").pvalue < 1e-6
+    randomised = tails[:, 1] + rng.random(1000) * (tails[:, 0] - tails[:, 1])
+    assert kstest(randomised, "uniform").pvalue > UNIFORM
 
 
 def test_redrawing_publishes_each_version_as_often():
@@ -99,7 +108,7 @@ def test_redrawing_publishes_each_version_as_often():
 def test_a_shift_is_found_by_ranks_and_by_scores():
     rng = np.random.default_rng(6)
     shifted = versions(rng, items=40, shift=1.0)
-    assert rank_p_value(shifted) < 1e-3
+    assert rank_tail(shifted).p_value < 1e-3
     assert permuted_p_value(shifted, 0) < 1e-3
     some = shifted.of_items(np.arange(3, 9))
     assert len(some.scores) == 24
@@ -123,7 +132,7 @@ def test_items_without_one_published_version_among_others_are_refused(published)
     [(8, 10, 7, 7.3e-7), (8, 7, 8, 1.73e-7), (6, 10, 4, 0.00127)],
 )
 def test_dyepack_prints_the_papers_figures(backdoors, options, activated, printed):
-    p_value = dyepack_p_value(activated, [options] * backdoors)
+    p_value = dyepack_tail(activated, [options] * backdoors).p_value
     assert p_value == pytest.approx(printed, rel=0.005)
     by_loop = sum(
         comb(backdoors, k) * (1 / options) ** k * (1 - 1 / options) ** (backdoors - k)
@@ -136,7 +145,7 @@ def test_backdoors_may_have_different_numbers_of_options():
     draws = [*product(range(2), range(3), range(5))]
     for activated in range(4):
         expected = np.mean([sum(d == 0 for d in draw) >= activated for draw in draws])
-        assert dyepack_p_value(activated, [2, 3, 5]) == pytest.approx(expected)
+        assert dyepack_tail(activated, [2, 3, 5]).p_value == pytest.approx(expected)
 
 
 def test_the_most_frequent_answer_is_by_majority_of_probes():
@@ -188,7 +197,7 @@ def test_order_p_values_are_uniform_over_draws_of_the_published_order():
     for _ in range(400):
         shuffled = rng.permuted(orders, axis=1)
         sides = shuffled[:, 0], shuffled[:, 1:]
-        found.append((order_t_p_value(*sides), exact_order_p_value(*sides)))
+        found.append((order_t_p_value(*sides), exact_order_tail(*sides).p_value))
     for p_values in np.array(found).T:
         assert kstest(p_values, "uniform").pvalue > UNIFORM
 
@@ -196,7 +205,7 @@ def test_order_p_values_are_uniform_over_draws_of_the_published_order():
 def test_a_known_order_is_found():
     published, random = shards(np.random.default_rng(10), shift=2.0)
     assert order_t_p_value(published, random) < 1e-4
-    assert exact_order_p_value(published, random) < 1e-4
+    assert exact_order_tail(published, random).p_value < 1e-4
     assert order_versions(published, random).is_published.sum() == 20
 
 
@@ -254,8 +263,9 @@ def test_scaled_items_have_at_most_the_level_of_false_ones():
 
 def test_context_share_is_a_binomial_tail():
     expected = sum(comb(9, k) for k in range(7, 10)) / 2**9
-    assert context_share_p_value(7, 9) == pytest.approx(expected)
-    assert context_share_p_value(0, 9) == 1
+    assert context_share_tail(7, 9).p_value == pytest.approx(expected)
+    assert context_share_tail(0, 9).p_value == 1
+    assert context_share_tail(7, 9).above == context_share_tail(8, 9).p_value
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 10), (10, 10), (3, 200), (11, 22)])
