@@ -1,12 +1,10 @@
 """What a difference of texts alone does to the tests that compare with held-out twins.
 
-    python -m launch -m experiment=set_tests
-    contamination audit set_tests cells=runs/report/DIR            # versions, twins, CoDeC, items
-    python -m launch -m experiment=set_tests_published
-    contamination audit set_tests cells=runs/report/DIR            # orders and backdoors
+    python -m launch -m experiment=set_tests              # versions, twins, CoDeC, items
+    python -m launch -m experiment=set_tests_published    # orders and backdoors
     python -m perf.set_tests runs/report/DIR [draws per change, 20] [texts per side, 50]
 
-The first four commands measure error rates and power. The last one takes the model before the
+The audits of the sweeps measure error rates and power. The last command takes the model before the
 training, which saw neither side, and changes one side in one of eight ways, as
 `perf.benchmark_audit` does. It prints how often relabelling and dataset inference reject, alone and
 where the blind p-value is above 0.05.

@@ -89,8 +89,9 @@ def error_table(findings: SetFindings) -> Table:
     ]  # fmt: skip
     note = (
         f"Sets that the model did not see, at level {findings.alpha:g}. Published: the model "
-        "before the training, which cells may share. Redrawn: the same after a new draw (of versions, orders, targets, "
-        "membership). Held out: what was not inserted, under the model that saw the rest. "
+        "before the training, which cells may share. Redrawn: the same after a new draw (of "
+        "versions, orders, targets, membership). Held out: what was not inserted, under the model "
+        "that saw the rest. "
         "Intervals: Clopper-Pearson, 95%. Uniform p: a Kolmogorov-Smirnov test of the p-values, "
         "randomised where the statistic is discrete; a dash where they are too few."
     )
