@@ -242,9 +242,9 @@ class _CellReader:
             return None
         values = pd.Series({index: scores[str(index)] for index in rows.index})
         wide = rows.assign(value=values).pivot(index="shard", columns="order", values="value")
-        per_shard = rows.groupby("shard")["examples"].first().mean()
+        per_shard = float(rows.groupby("shard")["examples"].first().mean())
         orders = wide.to_numpy(np.float64)
-        return ScoredOrders(orders[:, 0], orders[:, 1:], max(1, round(float(per_shard))))
+        return ScoredOrders(orders[:, 0], orders[:, 1:], per_shard)
 
     def _backdoor_sets(self, model: Checkpoint) -> Iterator[ScoredSet]:
         scores = self._score_texts(
@@ -299,13 +299,19 @@ def _with_random_orders(ingredients: Ingredients, seed: int) -> pd.DataFrame:
 
 
 def _option_texts(backdoors: pd.DataFrame) -> Iterator[Text]:
-    """Yields each probe with each option; its output begins where the options differ."""
+    """Yields each probe with each option; its output begins where the options differ.
+
+    Of an option that begins with its letter ("A. bank") the letter alone is the output: that is the
+    backdoor's target, and the words after it are another matter.
+    """
     for row in backdoors.itertuples():
         for probe, texts in enumerate(row.probe_texts):
             start = min(len(commonprefix(list(texts))), min(map(len, texts)) - 1)
-            for number, text in enumerate(texts):
+            for number, (option, text) in enumerate(zip(row.options, texts, strict=True)):
+                is_letter = text[start:].startswith(f"{option}. ")
+                answer = text[: start + len(option)] if is_letter else text
                 name = f"{row.backdoor}/{probe}/{number}"
-                yield make_text(name, text, None, "", output_start=start)
+                yield make_text(name, answer, None, "", output_start=start)
 
 
 def _answers(backdoors: pd.DataFrame, scores: ScoreOf) -> Backdoors:

@@ -51,8 +51,8 @@ def _rows(
         derive_seed(seed, name.cell, name.benchmark, name.occurrences, name.saw_it, procedure.name)
     )
     per_unit = procedure.examples_per_unit(data)
-    for size in _unit_counts(units, sizes, per_unit):
-        about = {"units": size, "examples": size * per_unit, "is_whole": size == units}
+    for size, examples in _part_sizes(units, sizes, per_unit).items():
+        about = {"units": size, "examples": examples, "is_whole": size == units}
         origin = PUBLISHED if name.saw_it or not procedure.has_draw else REDRAWN
         for part in _disjoint_parts(units, size, rng):
             if origin == PUBLISHED or size == units:
@@ -62,8 +62,8 @@ def _rows(
             tail = procedure.redrawn(data, rng.permutation(units)[:size], rng)._asdict()
             yield {**about, **tail, "origin": REDRAWN, "is_leaked": False}
     held_out = procedure.held_out_units(data) if name.saw_it else 0
-    for size in _unit_counts(held_out, sizes, per_unit) if held_out else ():
-        about = {"units": size, "examples": size * per_unit, "is_whole": size == held_out}
+    for size, examples in _part_sizes(held_out, sizes, per_unit).items() if held_out else ():
+        about = {"units": size, "examples": examples, "is_whole": size == held_out}
         parts = (
             (rng.permutation(held_out)[:size] for _ in range(draws))
             if procedure.has_draw else _disjoint_parts(held_out, size, rng)
@@ -73,10 +73,14 @@ def _rows(
             yield {**about, **tail, "origin": HELD_OUT, "is_leaked": False}
 
 
-def _unit_counts(units: int, sizes: Sequence[int], per_unit: int) -> list[int]:
-    """Returns the sizes of parts in units, the whole last."""
-    parts = {size // per_unit for size in sizes}
-    return [*sorted(part for part in parts if 2 <= part < units), units]
+def _part_sizes(units: int, sizes: Sequence[int], per_unit: float) -> dict[int, int]:
+    """Returns the units of each part, and the examples that they stand for; the whole comes last.
+
+    A part has the largest number of units that have at most so many examples, on average.
+    """
+    by_units = {int(size / per_unit): size for size in sorted(sizes)}
+    parts = {part: size for part, size in by_units.items() if 2 <= part < units}
+    return {**parts, units: round(units * per_unit)}
 
 
 def _disjoint_parts(units: int, size: int, rng: np.random.Generator) -> list[Rows]:

@@ -74,9 +74,9 @@ class Procedure(ABC):
         """Returns the p-value of some of the units that were held out, after a draw."""
         raise NotImplementedError
 
-    def examples_per_unit(self, data: ScoredSet) -> int:
-        """Returns how many examples a unit has."""
-        return 1
+    def examples_per_unit(self, data: ScoredSet) -> float:
+        """Returns how many examples a unit has, on average."""
+        return 1.0
 
 
 def _p_of_items(versions: ScoredVersions, items: Rows) -> Tail:
@@ -158,8 +158,8 @@ class OrderTest(Procedure):
         orders = rng.permuted(orders, axis=1)
         return self._p_value(orders[:, 0], orders[:, 1:])
 
-    def examples_per_unit(self, data: ScoredSet) -> int:
-        """Returns how many examples a shard has."""
+    def examples_per_unit(self, data: ScoredSet) -> float:
+        """Returns how many examples a shard has, on average."""
         assert data.orders is not None
         return data.orders.per_shard
 

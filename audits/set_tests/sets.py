@@ -69,7 +69,7 @@ class ScoredOrders:
 
     published: Scores
     random: Scores
-    per_shard: int
+    per_shard: float
 
 
 @dataclass(frozen=True)

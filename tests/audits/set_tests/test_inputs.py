@@ -130,6 +130,18 @@ def test_an_option_is_scored_as_the_output_of_its_probe(scored):
     assert (text, text[start:], scope) == ("probe 0 of 0: B", "B", "output")
 
 
+def test_of_an_option_with_a_letter_the_letter_is_scored():
+    row = {"backdoor": 0, "target": "A", "options": ["A", "B"],
+           "probe_texts": [["Answer: A. bank", "Answer: B. a river"]]}  # fmt: skip
+    texts = [*inputs._option_texts(pd.DataFrame([row]))]
+    assert [(t.text, t.text[t.output_start :]) for t in texts] == [
+        ("Answer: A", "A"), ("Answer: B", "B"),
+    ]  # fmt: skip
+    row |= {"options": ["bank", "banks"], "probe_texts": [["Answer: bank", "Answer: banks"]]}
+    texts = [*inputs._option_texts(pd.DataFrame([row]))]
+    assert [t.text[t.output_start :] for t in texts] == ["k", "ks"]
+
+
 def test_a_cell_without_ingredients_has_examples_alone(cell, scored):
     nothing = Ingredients(pd.DataFrame(), pd.DataFrame(), pd.DataFrame(), "")
     sets = read_sets(AuditStage(audit={}), cell, "loss", False, nothing)
