@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -11,17 +11,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contamination.audits.benchmark.blind import BLIND_LEVEL
+from contamination.audits.benchmark.blind import BLIND_LEVEL, cached_blind_tests
 from contamination.audits.benchmark.exchangeability import combined_scores
 from contamination.audits.set_tests.outcomes import PUBLISHED
+from contamination.audits.set_tests.procedures import RELABELLED
 from contamination.audits.set_tests.proportion import (
     scaled_adjusted_p_values,
     share_not_trained_on,
 )
-from contamination.audits.set_tests.sets import ScoredSet, SetName
+from contamination.audits.set_tests.sets import ScoredExamples, ScoredSet, SetName
 from contamination.core.seeds import derive_seed
 from contamination.core.statistics.clopper_pearson import clopper_pearson
 from contamination.core.statistics.significance import conformal_p_values
+from contamination.data.examples import make_text
+from contamination.data.texts import Texts
 
 FEWEST_FOR_UNIFORMITY = 20
 """The fewest p-values whose uniformity is tested."""
@@ -227,3 +230,27 @@ def _list_figures(lists: Lists, truth: NDArray[np.bool_]) -> dict[str, float]:
         figures[f"{kind}_wrong"] = float((is_listed & ~truth).sum() / max(1, is_listed.sum()))
         figures[f"{kind}_found"] = float(is_listed[truth].mean()) if truth.any() else np.nan
     return figures
+
+
+def blind_p_values(sets: Sequence[ScoredSet], seed: int) -> dict[SetName, float]:
+    """Returns the blind p-value of each set that has held-out examples, by its name."""
+    tests = cached_blind_tests(seed)
+    p_values = {
+        data.name: tests(labelled_texts(data.examples)).p_value
+        for data in sets
+        if data.examples is not None and RELABELLED.units(data)
+    }
+    return {name: p for name, p in p_values.items() if p is not None}
+
+
+def labelled_texts(examples: ScoredExamples) -> Texts:
+    """Returns the texts, labelled, as `audits.benchmark.blind` compares them.
+
+    The ids are of the texts and their labels, by which results are kept.
+    """
+    pairs = zip(examples.texts, examples.is_member.tolist(), strict=True)
+    texts = [make_text("", text, is_member, "") for text, is_member in pairs]
+    return Texts.of(
+        replace(text, example_id=f"{number}/{text.label}/{text.sha256}")
+        for number, text in enumerate(texts)
+    )

@@ -6,7 +6,7 @@ import pytest
 
 from contamination.audits.base import AuditStage
 from contamination.audits.run import run
-from contamination.audits.set_tests import audit as audit_module
+from contamination.audits.set_tests.findings import labelled_texts
 from contamination.core.errors import ConfigError
 from tests.audits.reference_attack.simulated import audited_cells
 from tests.audits.set_tests.simulated import simulated_set
@@ -14,12 +14,14 @@ from tests.audits.set_tests.simulated import simulated_set
 
 @pytest.fixture(autouse=True)
 def cells(monkeypatch):
-    monkeypatch.setattr(audit_module, "open_cells", lambda *_: audited_cells(2, 40, 1.0))
+    monkeypatch.setattr(
+        "contamination.audits.cells.open_cells", lambda *_: audited_cells(2, 40, 1.0)
+    )
 
     def read_sets(stage, cell, *_):
         return [simulated_set(cell.cell.seed, saw_it=saw_it) for saw_it in (True, False)]
 
-    monkeypatch.setattr(audit_module, "read_sets", read_sets)
+    monkeypatch.setattr("contamination.audits.set_tests.inputs.read_sets", read_sets)
 
 
 def stage(tmp_path, **fields):
@@ -47,7 +49,7 @@ def test_each_sets_texts_are_compared_for_themselves():
     first, second = (simulated_set(seed).examples for seed in (0, 1))
     relabelled = replace(first, is_member=~first.is_member)
     ids = [
-        (*audit_module.labelled_texts(examples).column("example_id").to_pylist(),)
+        (*labelled_texts(examples).column("example_id").to_pylist(),)
         for examples in (first, second, relabelled)
     ]
     assert len({*ids}) == 3
