@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.analysis.cells import CONTAMINATED, Cell, open_cell
+from contamination.analysis.cells import CONTAMINATED, Cell, name_apart, open_cell
 from contamination.analysis.config import CellPaths
 from contamination.analysis.report_folder import open_report
 from contamination.core.errors import ArtifactError, ConfigError, near_names
@@ -110,6 +110,13 @@ def _open_audited_cell(field: str, paths: CellPaths) -> AuditedCell:
             "it, so its labels say nothing about that model. Give the corpus of its training."
         )
     return AuditedCell(paths, open_cell(paths), corpus)
+
+
+def named_apart(cells: Sequence[AuditedCell]) -> list[AuditedCell]:
+    """Returns the cells in order, with distinct names; see `analysis.cells.name_apart`."""
+    by_digest = {cell.digests_key: cell for cell in cells}
+    named = name_apart([cell.cell for cell in cells])
+    return [replace(by_digest[tuple(sorted(c.digests.items()))], cell=c) for c in named]
 
 
 def choose_cell(field: str, cells: Sequence[AuditedCell], name: str | None) -> AuditedCell:

@@ -28,11 +28,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm, rankdata, ttest_ind
 
 from contamination.audits.benchmark import inputs
 from contamination.audits.benchmark.comparison import LEAKED, NO_EVIDENCE, UNDETERMINED
 from contamination.audits.benchmark.verdict import audit_texts
+from contamination.audits.set_tests.dataset_inference import dataset_inference_p_value
 from contamination.core.artifacts import is_complete, open_artifact
 from contamination.core.seeds import derive_seed
 from contamination.data.examples import make_text
@@ -46,7 +46,6 @@ SIZES = (20, 50, 100, 200)
 VERDICTS = (LEAKED, NO_EVIDENCE, UNDETERMINED)
 Outcomes = dict[str, list[str]]
 """The outcome of each audit, by the set that was audited."""
-SPLITS = 10
 METHODS = ("loss", "zlib", "min_k", "min_k_plus_plus", "gap_k", "surp")
 Random = np.random.Generator
 
@@ -240,22 +239,8 @@ def is_found_by_half_splits(texts: Texts, scores: pd.DataFrame, seed: int) -> bo
     """Returns whether dataset inference as published finds a leak at level 0.05."""
     ids = texts.column("example_id").to_pylist()
     table = scores.pivot_table(index="example_id", columns=["method", "variant"], values="score")
-    ranks = rankdata(table.loc[ids].to_numpy(), axis=0)
-    features = np.column_stack([norm.ppf(ranks / (len(ids) + 1)), np.ones(len(ids))])
-    labels = np.array([bool(text.label) for text in texts])
-    rng, p_values = np.random.default_rng(seed), []
-    for _ in range(SPLITS):
-        train = np.zeros(len(ids), bool)
-        for side in (labels, ~labels):
-            rows = np.flatnonzero(side)
-            train[rng.permutation(rows)[: len(rows) // 2]] = True
-        penalty = 0.1 * np.eye(features.shape[1])
-        inner = features[train].T @ features[train] + penalty
-        weights = np.linalg.solve(inner, features[train].T @ labels[train])
-        held_out, side = features[~train] @ weights, labels[~train]
-        test = ttest_ind(held_out[side], held_out[~side], alternative="greater")
-        p_values.append(test.pvalue)
-    return bool(2 * np.median(p_values) <= 0.05)
+    is_suspect = np.array([bool(text.label) for text in texts])
+    return dataset_inference_p_value(table.loc[ids].to_numpy().T, is_suspect, seed) <= 0.05
 
 
 def print_table(title: str, rows: dict[str, list[str]], columns: tuple[str, ...]) -> None:

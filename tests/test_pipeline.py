@@ -24,7 +24,7 @@ from contamination.audits.cells import open_cells
 from contamination.audits.reference_attack.inputs import _read_tokens
 from contamination.audits.run import run as audit
 from contamination.core.artifacts import open_artifact
-from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.integrity import MANIFEST
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
@@ -308,6 +308,10 @@ def test_audits_of_cells_read_a_report_and_refuse_what_gives_no_evidence(report,
         audit(AuditStage(audit=node, runs=str(runs)))
     node["_target_"] = "contamination.audits.reference_attack.audit.ReferenceAttack"
     with pytest.raises(ConfigError, match="has 1 cells, .* at least 4"):
+        audit(AuditStage(audit=node, runs=str(runs)))
+    node["_target_"] = "contamination.audits.set_tests.audit.SetTests"
+    node |= {"draws": 2, "sizes": [10], "blind": False}
+    with pytest.raises(DataError, match="no test can be applied to any set.*10 or more members"):
         audit(AuditStage(audit=node, runs=str(runs)))
     tokens = _read_tokens([cell, cell])
     assert [t.shape[0] for t in tokens] == [2] * 64

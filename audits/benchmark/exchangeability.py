@@ -269,7 +269,13 @@ def studentised(difference: Scores, error: Scores) -> Scores:
     return statistic
 
 
-def set_test(score: Scores, design: Design, seed: int, alpha: float = 0.05) -> SetTest:
+def set_test(
+    score: Scores,
+    design: Design,
+    seed: int,
+    alpha: float = 0.05,
+    relabellings: int = RELABELLINGS,
+) -> SetTest:
     """Tests whether the questions' scores are higher.
 
     Args:
@@ -277,11 +283,12 @@ def set_test(score: Scores, design: Design, seed: int, alpha: float = 0.05) -> S
         design: the labels and clusters.
         seed: of the relabellings.
         alpha: the level of the smallest detectable difference, which is at least LEAST_P.
+        relabellings: their number; the least p-value is 1 / (relabellings + 1).
     """
     actual: Any
     difference, error = design.differences(score, design.is_question[None])
     (actual,) = studentised(difference, error)
-    blocks = design.relabellings(RELABELLINGS, seed)
+    blocks = design.relabellings(relabellings, seed)
     null = np.concatenate([studentised(*design.differences(score, drawn)) for drawn in blocks])
     critical, unlucky = np.quantile(null, [1 - alpha, 1 - POWER], method="higher")
     spread = float((critical - unlucky) * error[0])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from contamination.analysis.cells import CLEAN, name_apart
-from contamination.audits.cells import AuditedCell
+from contamination.analysis.cells import CLEAN
+from contamination.audits.cells import AuditedCell, named_apart
 from contamination.audits.reference_attack.attacks import ReferenceCells
 from contamination.audits.reference_attack.moments import Floats
 from contamination.core.artifacts import is_complete, open_artifact
@@ -65,11 +65,8 @@ def read_conditions(field: str, cells: Sequence[AuditedCell]) -> list[Condition]
         ConfigError: a condition has fewer than four cells, cells of different pools, or members
             that were not drawn independently.
     """
-    by_digest = {cell.digests_key: cell for cell in cells}
-    named = name_apart([cell.cell for cell in cells])
-    audited = [replace(by_digest[tuple(sorted(c.digests.items()))], cell=c) for c in named]
     by_recipe: dict[str, list[AuditedCell]] = {}
-    for cell in audited:
+    for cell in named_apart(cells):
         by_recipe.setdefault(cell.cell.recipe, []).append(cell)
     return [_read_condition(field, of_recipe) for of_recipe in by_recipe.values()]
 

@@ -1,0 +1,80 @@
+"""The set tests as a command: its artefact and bad input."""
+
+from dataclasses import replace
+
+import pytest
+
+from contamination.audits.base import AuditStage
+from contamination.audits.run import run
+from contamination.audits.set_tests.findings import labelled_texts
+from contamination.core.errors import ConfigError
+from tests.audits.reference_attack.simulated import audited_cells
+from tests.audits.set_tests.simulated import simulated_set
+
+
+@pytest.fixture(autouse=True)
+def cells(monkeypatch):
+    monkeypatch.setattr(
+        "contamination.audits.cells.open_cells", lambda *_: audited_cells(2, 40, 1.0)
+    )
+
+    def read_sets(stage, cell, *_):
+        return [simulated_set(cell.cell.seed, saw_it=saw_it) for saw_it in (True, False)]
+
+    monkeypatch.setattr("contamination.audits.set_tests.inputs.read_sets", read_sets)
+
+
+def stage(tmp_path, **fields):
+    target = "contamination.audits.set_tests.audit.SetTests"
+    node = {"_target_": target, "cells": "report", "draws": 3, "sizes": [20], **fields}
+    return AuditStage(audit=node, runs=str(tmp_path))
+
+
+def test_the_audit_is_an_artefact(tmp_path):
+    artifact = run(stage(tmp_path))
+    names = {"errors", "power", "verdicts", "items", "context", "outcomes"}
+    expected = {f"{name}.{kind}" for name in names for kind in ("csv", "parquet")}
+    assert {*artifact.files} == {*expected, "audit.md", "report.html"}
+    assert artifact.counts["cells"] == 2
+    assert len(artifact.table("outcomes.parquet")) == artifact.counts["p_values"]
+    verdicts = artifact.table("verdicts.parquet")
+    blind = verdicts.groupby("test")["blind_p"].count()
+    assert blind["twins, relabelled"] == 4
+    assert blind["versions"] == 0
+    assert run(stage(tmp_path, cells="another path")).path == artifact.path
+
+
+def test_each_sets_texts_are_compared_for_themselves():
+    """Results are kept by the ids of texts, so that other texts and labels need other ids."""
+    first, second = (simulated_set(seed).examples for seed in (0, 1))
+    relabelled = replace(first, is_member=~first.is_member)
+    ids = [
+        (*labelled_texts(examples).column("example_id").to_pylist(),)
+        for examples in (first, second, relabelled)
+    ]
+    assert len({*ids}) == 3
+    assert len({*ids[0]}) == len(first.texts)
+
+
+def test_every_setting_that_changes_the_result_names_the_folder(tmp_path):
+    changes = [{"alpha": 0.1}, {"sizes": []}, {"draws": 4}, {"item_level": 0.2}, {"context": False},
+               {"version_method": "zlib"}, {}]  # fmt: skip
+    paths = {run(stage(tmp_path, blind=False, **change)).path for change in changes}
+    assert len(paths) == len(changes)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"cells": None}, "audit.cells is None"),
+        ({"sizes": [20, 20]}, "audit.sizes"),
+        ({"sizes": [1]}, "audit.sizes"),
+        ({"draws": -1}, "audit.draws is -1"),
+        ({"alpha": 0}, "audit.alpha is 0"),
+        ({"item_level": 1}, "audit.item_level is 1"),
+        ({"version_method": "los"}, "audit.version_method is 'los'.*loss"),
+    ],
+)
+def test_bad_fields_are_named(tmp_path, fields, words):
+    with pytest.raises(ConfigError, match=words):
+        run(stage(tmp_path, **fields))

@@ -1,0 +1,142 @@
+"""From scored sets to error rates, power, verdicts, lists and the page."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from contamination.audits.set_tests.findings import DIFFERENT, SetFindings
+from contamination.audits.set_tests.outcomes import HELD_OUT, PUBLISHED, REDRAWN, run_tests
+from contamination.audits.set_tests.procedures import PROCEDURES
+from contamination.audits.set_tests.report import report
+from contamination.core.report.document import html_document, markdown_document
+from contamination.core.statistics.clopper_pearson import clopper_pearson
+from tests.audits.set_tests.simulated import simulated_set
+
+
+@pytest.fixture(scope="module")
+def sets():
+    return [simulated_set(seed, saw_it=saw_it) for seed in range(3) for saw_it in (True, False)]
+
+
+@pytest.fixture(scope="module")
+def outcomes(sets):
+    return run_tests(sets, [20, 50, 1000], draws=12, seed=0)
+
+
+@pytest.fixture(scope="module")
+def findings(sets, outcomes):
+    return SetFindings(sets, outcomes, {}, 0.05, 0.1, 0)
+
+
+def test_all_tests_are_applied_to_whole_sets_and_to_parts(outcomes):
+    assert {*outcomes["test"]} == {*PROCEDURES}
+    of_versions = outcomes.query("test == 'versions' and cell == 'cell0'")
+    seen = of_versions[of_versions["is_leaked"]]
+    assert seen.groupby("examples").size().to_dict() == {20: 3, 50: 1, 60: 1}  # disjoint parts
+    redrawn = of_versions[of_versions["origin"] == REDRAWN]
+    assert redrawn.groupby("examples").size().to_dict() == {20: 12, 50: 12, 60: 12}
+    assert not redrawn["saw_it"].any()
+    held_out = of_versions[of_versions["origin"] == HELD_OUT]
+    assert held_out["saw_it"].all()
+    assert not held_out["is_leaked"].any()
+
+
+def test_the_order_tests_parts_are_whole_shards(outcomes):
+    rows = outcomes.query("test == 'order, exact' and is_leaked")
+    assert {*zip(rows["units"], rows["examples"], strict=True)} == {(4, 20), (10, 50), (12, 60)}
+
+
+def test_nothing_is_redrawn_where_no_draw_was_made(outcomes):
+    rows = outcomes[outcomes["test"] == "CoDeC"]
+    assert {*rows["origin"]} == {PUBLISHED, HELD_OUT}
+    parts = rows.query("origin == 'held out' and examples == 20 and cell == 'cell0'")
+    assert len(parts) == 3
+
+
+def test_tests_without_ingredients_are_left_out():
+    bare = replace(simulated_set(), versions=None, orders=None, backdoors=None)
+    outcomes = run_tests([bare], [20], 2, 0)
+    assert {*outcomes["test"]} == {"twins, relabelled", "dataset inference", "CoDeC"}
+    few = replace(simulated_set(members=9), orders=None)
+    assert {*run_tests([few], [20], 2, 0)["test"]} == {"backdoors"}
+
+
+def test_the_same_seed_gives_the_same_p_values(sets, outcomes):
+    again = run_tests(sets, [20, 50, 1000], draws=12, seed=0)
+    pd.testing.assert_frame_equal(again, outcomes)
+
+
+def test_error_rates_count_what_the_model_did_not_see(findings, outcomes):
+    errors = findings.errors.set_index(["test", "origin"])
+    row = errors.loc["versions", REDRAWN]
+    p_values = outcomes.query("test == 'versions' and origin == 'redrawn'")["p_value"]
+    assert row["sets"] == 3 * 3 * 12
+    assert row["rejected"] == (p_values <= 0.05).sum()
+    assert (row["low"], row["high"]) == clopper_pearson(row["rejected"], row["sets"])
+    assert row["uniform_p"] > 0.001
+    assert errors.loc["backdoors", REDRAWN]["uniform_p"] > 0.001  # though of 6 backdoors
+
+
+def test_power_is_by_size_and_large_where_the_shift_is(findings):
+    powers = findings.powers.set_index(["test", "examples"])
+    assert powers.loc[("versions", 60), "share"] == 1
+    assert powers.loc[("versions", 20), "sets"] == 9
+    assert powers.loc[("twins, relabelled", 60), "rejected"] == 3
+    assert powers.loc[("backdoors", 6), "rejected"] == 3
+
+
+def test_verdicts_know_the_truth_and_whether_texts_differ(sets, outcomes, findings):
+    table = findings.verdicts
+    assert len(table) == len(sets) * len(PROCEDURES)
+    of_versions = table[table["test"] == "versions"]
+    assert {*of_versions[of_versions["is_leaked"]]["verdict"]} == {"right: it was seen"}
+    blind_p = {scored.name: 0.01 for scored in sets}
+    shifted = replace(findings, blind_p=blind_p).verdicts.set_index("test")
+    assert {*shifted.loc["twins, relabelled", "verdict"]} == {DIFFERENT}
+    assert DIFFERENT not in {*shifted.loc["versions", "verdict"]}
+
+
+def test_lists_of_items_have_few_wrong_ones_and_the_share_is_near():
+    sets = [simulated_set(seed, shift=3.0, members=200) for seed in range(8)]
+    findings = SetFindings(sets, pd.DataFrame(), {}, 0.05, 0.1, 0)
+    means = findings.item_means.set_index("nominal")
+    assert means.loc[0.5, "share"] == pytest.approx(0.5)
+    assert means.loc[0.8, "share"] == pytest.approx(0.8)
+    assert abs(means.loc[0.5, "estimated_share"] - 0.5) < 0.15
+    assert means.loc[0.0, "estimated_share"] < 0.2
+    assert means.loc[0.5, "bh_wrong"] < 0.1
+    assert means.loc[0.8, "scaled_found"] >= means.loc[0.8, "bh_found"]
+    assert means.loc[0.0, "occurrences"] == 0
+
+
+def test_context_shares_are_by_side_and_dose(findings):
+    shares = findings.context_shares.set_index(["occurrences", "side"])
+    assert shares.loc[(4, "members"), "texts"] == 3 * 60
+    assert shares.loc[(4, "members"), "share"] > 0.75 > shares.loc[(4, "held out"), "share"]
+    assert shares.loc[(0, "members"), "low"] < 0.5 < shares.loc[(0, "members"), "high"]
+
+
+def test_the_page_says_what_was_found(findings):
+    content = report(findings, {"cells": "3"})
+    text, page = markdown_document(content), html_document(content)
+    assert "**versions**: " in text
+    assert "found at 60 examples: 4 copies: 3 of 3" in text
+    assert "## Type-I error" in text
+    assert "Clopper-Pearson" in text
+    assert page.count("<svg") == 1
+    names = [table.name for table in content.tables]
+    assert names == ["errors", "power", "verdicts", "items", "context", "outcomes"]
+
+
+def test_a_test_that_rejects_too_often_is_named():
+    knows_the_kind = [
+        replace(data, examples=replace(data.examples, drops=np.abs(data.examples.drops)))
+        for data in map(simulated_set, range(8))
+    ]
+    outcomes = run_tests(knows_the_kind, [], 0, 0)
+    content = report(SetFindings(knows_the_kind, outcomes, {}, 0.05, 0.1, 0), {})
+    assert any(
+        "CoDeC (held out) rejects 100.0% of 8 sets" in warning for warning in content.warnings
+    )
