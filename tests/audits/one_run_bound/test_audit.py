@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from contamination.analysis.wandb.read import _inspect_record, offline_runs
+from contamination.audits import cells as cells_module
 from contamination.audits.base import AuditStage
-from contamination.audits.one_run_bound import audit as audit_module
 from contamination.audits.one_run_bound.guesses import GuessRule, OneRunBound
 from contamination.audits.one_run_bound.report import Group, report
 from contamination.audits.run import MARKDOWN, run
@@ -23,8 +23,8 @@ from tests.audits.reference_attack.simulated import audited_cell, draw_cells
 def one_cell(monkeypatch):
     phi, dose = draw_cells(2, 200, 2.0, between=0.1)
     cells = [audited_cell(p, d, p, k) for k, (p, d) in enumerate(zip(phi, dose, strict=True))]
-    monkeypatch.setattr(audit_module, "open_cells", lambda field, given: cells[:given])
-    monkeypatch.setattr(audit_module, "check_membership", lambda *_: None)
+    monkeypatch.setattr(cells_module, "open_cells", lambda field, given: cells[:given])
+    monkeypatch.setattr("contamination.injection.membership.check_membership", lambda *_: None)
     return cells[0]
 
 

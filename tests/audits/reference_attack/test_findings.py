@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from contamination.audits import cells as cells_module
 from contamination.audits.base import AuditStage
 from contamination.audits.cells import open_cells
-from contamination.audits.reference_attack import audit as audit_module
 from contamination.audits.reference_attack.attacks import ReferenceCells, attack_scores
 from contamination.audits.reference_attack.findings import ConditionFindings, _agreement
 from contamination.audits.reference_attack.inputs import read_conditions
@@ -272,7 +272,7 @@ def stage(tmp_path, **fields):
 
 def test_the_audit_is_an_artefact(tmp_path, monkeypatch):
     cells = audited_cells(6, 40, 1.0, membership="exact")
-    monkeypatch.setattr(audit_module, "open_cells", lambda *_: cells)
+    monkeypatch.setattr(cells_module, "open_cells", lambda *_: cells)
     made = run(stage(tmp_path, cells="report"))
     names = {"attacks", "models", "stability", "memorisation"}
     expected = {f"{name}.{kind}" for name in names for kind in ("csv", "parquet")}
