@@ -95,7 +95,8 @@ def command_schema(command: Command) -> Schema:
     nodes = {name: node for s in (*others[::-1], first) for name, node in s.nodes.items()}
     if others:
         read = {choice.name for choice in read_choices(command.config)} | {"wandb"}
-        nodes = {n: nodes[n] for n in nodes if n in read | _typed_nodes(command.config)}
+        read |= _typed_nodes(command.config)
+        nodes = {n: nodes[n] for n in nodes if n in read}
     return dataclasses.replace(first, nodes=nodes)
 
 
