@@ -63,7 +63,7 @@ def near_names(name: str, known: Iterable[str], max_listed: int | None = None) -
             names are listed in full.
     """
     names = sorted(known)
-    similar = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    similar = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
     more = ""
     if max_listed is not None:
         more = f" and {len(names) - max_listed:,} more" if len(names) > max_listed else ""

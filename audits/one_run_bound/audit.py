@@ -60,12 +60,13 @@ class OneRun(Audit):
         Raises:
             UserError: the cell can't be used, or has no independent coins.
         """
-        from contamination.audits.cells import choose_cell, open_cells
+        from contamination.audits.cells import choose_cell, named_apart, open_cells
         from contamination.audits.one_run_bound.guesses import AttackScores
         from contamination.audits.one_run_bound.report import group_of, report
         from contamination.injection.membership import check_membership
 
-        cell = choose_cell("audit.cell", open_cells("audit.cells", self.cells), self.cell)
+        cells = named_apart(open_cells("audit.cells", self.cells))
+        cell = choose_cell("audit.cell", cells, self.cell)
         check_membership("audit.cells", cell.corpus)
         examples = cell.cell.examples
         fits = self.delta < 1 / max(1, len(examples))

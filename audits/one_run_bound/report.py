@@ -76,7 +76,7 @@ def report(
     return ReportContent(
         title="A lower bound on ε from one training run",
         conclusions=[*_conclusions(bound, group, rule)],
-        warnings=[*_warnings(bound)],
+        warnings=[*_warnings(bound, group)],
         tables=[_table(bound, group, rules)],
         limits=LIMITS,
         facts={
@@ -110,7 +110,14 @@ def _total_error(bound: OneRunBound) -> float:
     return (1 - bound.confidence) * bound.looks
 
 
-def _warnings(bound: OneRunBound) -> Iterator[str]:
+def _warnings(bound: OneRunBound, group: Group) -> Iterator[str]:
+    if group.fewest < group.most:
+        yield (
+            f"The members have {group.fewest} to {group.most} copies, which are drawn for all "
+            "members together. A coin therefore changes the copies of other examples, too, and the "
+            "theorem assumes that it changes one example alone. For a bound that holds give a cell "
+            "with occurrences=fixed."
+        )
     if bound.guesses < bound.examples and bound.most < 1:
         yield (
             f"{bound.guesses} guesses show ε ≥ {bound.most:.2f} at most: insert more examples, or "

@@ -49,13 +49,13 @@ class ReferenceAttack(Audit):
         Raises:
             UserError: a cell can't be used, or the cells are no references for one another.
         """
-        from contamination.audits.cells import open_cells
+        from contamination.audits.cells import named_apart, open_cells
         from contamination.audits.reference_attack.findings import ConditionFindings
         from contamination.audits.reference_attack.inputs import read_conditions
         from contamination.audits.reference_attack.report import report
         from contamination.injection.membership import check_membership
 
-        cells = open_cells("audit.cells", self.cells)
+        cells = named_apart(open_cells("audit.cells", self.cells))
         conditions = read_conditions("audit.cells", cells)
         for condition in conditions:
             if self.reference not in usable_attacks(condition.references):

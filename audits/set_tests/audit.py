@@ -12,7 +12,7 @@ from contamination.core.config import PROPER_FRACTION, Range, at_least, ranged_f
 from contamination.core.errors import DataError, near_names
 from contamination.detection.config import METHODS_FOLDER
 
-REVISION = 1
+REVISION = 2
 """Of what stored results mean."""
 SIZES = Range(
     lambda sizes: len({*sizes}) == len(sizes) and all(size >= 2 for size in sizes),

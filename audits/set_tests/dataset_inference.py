@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata, ttest_ind
+from scipy.stats import norm, rankdata, t
 
 from contamination.core.statistics.bootstrap import Scores
 
 PENALTY = 0.1
 """Of the squared weights, so that methods that are alike can be fitted."""
 SPLITS = 10
+LEAST_VARIANCE = 1e-20
+"""Of the fitted values; a smaller one is rounding."""
 
 
 def dataset_inference_p_value(
@@ -49,4 +51,17 @@ def _one_split(features: Scores, is_suspect: NDArray[np.bool_], rng: np.random.G
     inner = fitted.T @ fitted + PENALTY * np.eye(features.shape[1])
     weights = np.linalg.solve(inner, fitted.T @ is_suspect[is_fitted])
     values, side = features[~is_fitted] @ weights, is_suspect[~is_fitted]
-    return float(ttest_ind(values[side], values[~side], alternative="greater").pvalue)
+    return _t_p_value(values[side], values[~side])
+
+
+def _t_p_value(suspects: Scores, others: Scores) -> float:
+    """Returns the p-value of Student's two-sample t-test that suspects' values are higher.
+
+    It is 1 if neither side has a spread (all scores are tied): there is no t and no evidence.
+    """
+    freedom = len(suspects) + len(others) - 2
+    variance = (suspects.var() * len(suspects) + others.var() * len(others)) / max(1, freedom)
+    if freedom < 1 or variance <= LEAST_VARIANCE:
+        return 1.0
+    error = np.sqrt(variance * (1 / len(suspects) + 1 / len(others)))
+    return float(t.sf((suspects.mean() - others.mean()) / error, freedom))

@@ -69,11 +69,12 @@ class SetFindings:
     def errors(self) -> pd.DataFrame:
         """One row per test and origin: p-values of sets that the model did not see.
 
+        Cells often share the model before the training and the set; such a set counts once.
         Columns: test, origin, sets, rejected, share with the ends of its interval (low, high), and
         uniform_p, the p-value of a Kolmogorov-Smirnov test of uniformity of randomised p-values
         (NaN: too few).
         """
-        unseen = self.outcomes[~self.outcomes["is_leaked"].astype(bool)]
+        unseen = self.outcomes[~self.outcomes["is_leaked"].astype(bool) & self._is_first]
         return pd.DataFrame(
             {
                 "test": test,
@@ -83,6 +84,19 @@ class SetFindings:
             }  # fmt: skip
             for (test, origin), rows in unseen.groupby(["test", "origin"], sort=False)
         )
+
+    @property
+    def _is_first(self) -> pd.Series[bool]:
+        """Which p-values are no repetition: the same set under a model that cells share."""
+        digests = {data.name: data.digest for data in self.sets}
+        sets = pd.Series([digests[name] for name in _names(self.outcomes)], self.outcomes.index)
+        keys = self.outcomes[["cell", "occurrences", "test", "units"]].assign(set=sets)
+        part = keys.groupby(
+            [*keys], sort=False
+        ).cumcount()  # the parts of one set are no repetition
+        is_repeated = keys[["test", "units", "set"]].assign(part=part).duplicated()
+        is_shared = ~self.outcomes["saw_it"].astype(bool) & (self.outcomes["origin"] == PUBLISHED)
+        return ~(is_repeated & is_shared)
 
     @cached_property
     def powers(self) -> pd.DataFrame:

@@ -175,7 +175,7 @@ class _CellReader:
         doses = self.examples.loc[self.examples["member"].astype(bool), "occurrences"]
         for benchmark in self.examples["benchmark"].unique():
             of_benchmark = self.examples["benchmark"] == benchmark
-            for dose in sorted(doses[of_benchmark].unique()):
+            for dose in sorted(doses[of_benchmark & (doses > 0)].unique()):
                 is_member = self.examples["occurrences"] == dose
                 rows = of_benchmark & (is_member | ~self.examples["member"].astype(bool))
                 places = np.flatnonzero(rows)

@@ -8,8 +8,9 @@ difference of shard i's log-likelihood in the published order and in random orde
     t = mean(s) / (sd(s) / √r),   p = P(T_{r−1} ≥ t).
 
 The standard deviation has r − 1 in its denominator (ddof = 1); a public script has r, so that its p
-is too small. The t-distribution is an approximation; `exact_order_tail` needs none: the
-published order is one of the orders of its shard, so its rank among them is uniform.
+is too small. The t-distribution is an approximation, and too small a p where log-likelihoods are
+skewed to the left; `exact_order_tail` needs none: the published order is one of the orders of its
+shard, so its rank among them is uniform.
 """
 
 from __future__ import annotations

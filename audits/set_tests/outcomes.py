@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,8 @@ def _rows(
         derive_seed(seed, name.cell, name.benchmark, name.occurrences, name.saw_it, procedure.name)
     )
     per_unit = procedure.examples_per_unit(data)
-    for size, examples in _part_sizes(units, sizes, per_unit).items():
+    parts_of = partial(_part_sizes, sizes=sizes, per_unit=per_unit, fewest=procedure.fewest_in_part)
+    for size, examples in parts_of(units).items():
         about = {"units": size, "examples": examples, "is_whole": size == units}
         origin = PUBLISHED if name.saw_it or not procedure.has_draw else REDRAWN
         for part in _disjoint_parts(units, size, rng):
@@ -62,7 +64,7 @@ def _rows(
             tail = procedure.redrawn(data, rng.permutation(units)[:size], rng)._asdict()
             yield {**about, **tail, "origin": REDRAWN, "is_leaked": False}
     held_out = procedure.held_out_units(data) if name.saw_it else 0
-    for size, examples in _part_sizes(held_out, sizes, per_unit).items() if held_out else ():
+    for size, examples in parts_of(held_out).items() if held_out else ():
         about = {"units": size, "examples": examples, "is_whole": size == held_out}
         parts = (
             (rng.permutation(held_out)[:size] for _ in range(draws))
@@ -73,13 +75,13 @@ def _rows(
             yield {**about, **tail, "origin": HELD_OUT, "is_leaked": False}
 
 
-def _part_sizes(units: int, sizes: Sequence[int], per_unit: float) -> dict[int, int]:
+def _part_sizes(units: int, sizes: Sequence[int], per_unit: float, fewest: int) -> dict[int, int]:
     """Returns the units of each part, and the examples that they stand for; the whole comes last.
 
     A part has the largest number of units that have at most so many examples, on average.
     """
     by_units = {int(size / per_unit): size for size in sorted(sizes)}
-    parts = {part: size for part, size in by_units.items() if 2 <= part < units}
+    parts = {part: size for part, size in by_units.items() if fewest <= part < units}
     return {**parts, units: round(units * per_unit)}
 
 

@@ -47,12 +47,14 @@ class Procedure(ABC):
         assumes: what its p-value rests on.
         unit: what is counted.
         has_draw: whether it rests on a draw that can be made anew any number of times.
+        fewest_in_part: the fewest units of a part of a set.
     """
 
     name: ClassVar[str]
     assumes: ClassVar[str]
     unit: ClassVar[str]
     has_draw: ClassVar[bool] = True
+    fewest_in_part: ClassVar[int] = 2
 
     @abstractmethod
     def units(self, data: ScoredSet) -> int:
@@ -252,6 +254,7 @@ class DatasetInference(Relabelling):
     """Dataset inference as published, one division into halves."""
 
     name = "dataset inference"
+    fewest_in_part = 4  # so that each half has two texts of each side
     splits: ClassVar[int] = 1
 
     def _p_value(

@@ -9,7 +9,8 @@ discovery rate): the share not trained on is at most
 
     π₀ = (1 + #{p > λ}) / (n (1 − λ)),
 
-since p-values above λ come from such items alone, or nearly. The paper's second version has another
+since p-values above λ come from such items alone, or nearly. No item with p > λ is listed (Storey,
+Taylor and Siegmund, theorem 3), however small π₀ is. The paper's second version has another
 estimate (a jackknife-corrected boundary), which is not implemented.
 """
 
@@ -31,7 +32,10 @@ def share_not_trained_on(p_values: Scores) -> float:
 
 
 def scaled_adjusted_p_values(p_values: Scores) -> Scores:
-    """Returns the p-values, multiplied by π₀ and corrected (Benjamini and Hochberg 1995), (n,)."""
+    """Returns the p-values, multiplied by π₀ and corrected (Benjamini and Hochberg 1995), (n,).
+
+    Those above λ become 1.
+    """
     scaled = p_values * share_not_trained_on(p_values)
-    adjusted: Scores = np.asarray(false_discovery_control(scaled))
+    adjusted: Scores = np.where(p_values > LAMBDA, 1.0, false_discovery_control(scaled))
     return adjusted

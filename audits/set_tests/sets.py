@@ -7,7 +7,8 @@ non-members, which were held out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,3 +110,17 @@ class ScoredSet:
     orders: ScoredOrders | None = None
     held_out_orders: ScoredOrders | None = None
     backdoors: Backdoors | None = None
+
+    @property
+    def digest(self) -> str:
+        """A hash of all scores and draws; equal for cells that share a model and a set."""
+        content = hashlib.sha256(repr((self.name.benchmark, self.name.saw_it)).encode())
+        parts = (self.examples, self.versions, self.held_out_versions, self.orders,
+                 self.held_out_orders, self.backdoors)  # fmt: skip
+        for part in parts:
+            values = () if part is None else (getattr(part, name.name) for name in fields(part))
+            for value in values:
+                is_array = isinstance(value, np.ndarray)
+                content.update(value.tobytes() if is_array else repr(value).encode())
+            content.update(b"/")
+        return content.hexdigest()

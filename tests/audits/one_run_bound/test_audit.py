@@ -126,3 +126,29 @@ def test_its_numbers_table_and_page_are_a_run_in_weights_and_biases(tmp_path):
     assert [*offline_runs(tmp_path / "wandb")] == []  # not taken for a cell
     run(mirrored)  # reused, so not logged again
     assert len([*tmp_path.glob("wandb/offline-run-*")]) == 1
+
+
+def test_cells_of_several_doses_are_told_apart_by_name(tmp_path, monkeypatch):
+    """Their conditions are named alike until their numbers of copies tell them apart."""
+    phi, dose = draw_cells(2, 200, 2.0, between=0.1)
+    cells = [
+        audited_cell(p, copies * d, p, number, copies=copies)
+        for number, (p, d, copies) in enumerate(zip(phi, dose, (1, 4), strict=True))
+    ]
+    cells = [replace(c, cell=replace(c.cell, seed=0, name=cells[0].name)) for c in cells]
+    monkeypatch.setattr(cells_module, "open_cells", lambda *_: cells)
+    with pytest.raises(ConfigError, match=r"occurrences1.*occurrences4"):
+        run(stage(tmp_path, cell=cells[0].name))
+
+
+def test_members_with_different_numbers_of_copies_are_warned_of():
+    """These are drawn for all members together, so a coin changes more than its example."""
+    lower_bound = OneRunBound(GuessRule("loss", 0.25), 1.0, 0.01, 200, 50, 40, 1e-5, 0.95, 3.0)
+    ladder = report(lower_bound, Group(1, 8, 16), 1, False, {})
+    assert any("1 to 8 copies" in warning for warning in ladder.warnings)
+    assert not report(lower_bound, Group(8, 8, 16), 1, False, {}).warnings
+
+
+def test_an_attack_that_is_no_name_is_an_error_and_no_traceback(tmp_path):
+    with pytest.raises(ConfigError, match=r"audit.attacks is None.*loss"):
+        run(stage(tmp_path, attacks=[None]))

@@ -46,7 +46,8 @@ class Opened:
     ledger: pd.DataFrame = field(default_factory=pd.DataFrame)
 
 
-def audited_cell(phi, dose, clean, number, pool="p", membership="bernoulli", folder=Path()):
+def audited_cell(phi, dose, clean, number, pool="p", membership="bernoulli", folder=Path(),
+                 copies=1):  # fmt: skip
     """A cell with these statistics as its loss, and min_k as a noisy copy of it."""
     names = [f"{pool}-{i:03d}" for i in range(len(phi))]
     examples = pd.DataFrame({
@@ -72,7 +73,7 @@ def audited_cell(phi, dose, clean, number, pool="p", membership="bernoulli", fol
 
     corpus = opened(
         "corpus", f"corpus{digest}", examples=examples,
-        config={"seed": number, "injection": injection, "occurrences": {"count": 1}},
+        config={"seed": number, "injection": injection, "occurrences": {"count": copies}},
         ledger=pd.DataFrame({"example_id": [], "sequence": []}),
     )  # fmt: skip
     training = {"learning_rate": 1e-3}

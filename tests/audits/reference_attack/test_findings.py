@@ -10,6 +10,7 @@ from contamination.audits import cells as cells_module
 from contamination.audits.base import AuditStage
 from contamination.audits.cells import open_cells
 from contamination.audits.reference_attack.attacks import ReferenceCells, attack_scores
+from contamination.audits.reference_attack.audit import ReferenceAttack
 from contamination.audits.reference_attack.findings import ConditionFindings, _agreement
 from contamination.audits.reference_attack.inputs import read_conditions
 from contamination.audits.reference_attack.report import report
@@ -296,3 +297,17 @@ def test_the_audit_is_an_artefact(tmp_path, monkeypatch):
 def test_bad_fields_are_named(tmp_path, fields, words):
     with pytest.raises(ConfigError, match=words):
         run(stage(tmp_path, **fields))
+
+
+def test_all_cells_name_the_folder_of_the_audit(monkeypatch):
+    """Cells of several doses have the same names until they are named apart."""
+    cells = [
+        cell
+        for copies in (1, 4)
+        for cell in audited_cells(4, 20, 0.0, seed=copies, copies=copies, pool=f"p{copies}")
+    ]
+    monkeypatch.setattr("contamination.audits.cells.open_cells", lambda *_: cells)
+    monkeypatch.setattr("contamination.injection.membership.check_membership", lambda *_: None)
+    prepared = ReferenceAttack(cells="report").prepare(AuditStage(audit={}))
+    digests = {digest for cell in cells for digest in cell.cell.digests.values()}
+    assert {*prepared.inputs.values()} == digests

@@ -140,3 +140,29 @@ def test_a_test_that_rejects_too_often_is_named():
     assert any(
         "CoDeC (held out) rejects 100.0% of 8 sets" in warning for warning in content.warnings
     )
+
+
+def test_a_set_under_a_model_that_cells_share_is_counted_once():
+    """Otherwise one unlucky draw, repeated by eight cells, is reported as a wrong level."""
+    unlucky = next(
+        scored
+        for scored in (simulated_set(seed, saw_it=False) for seed in range(200))
+        if run_tests([scored], [], 0, 0).query("test == 'versions'")["p_value"].item() <= 0.05
+    )
+    cells = [replace(unlucky, name=replace(unlucky.name, cell=f"cell{i}")) for i in range(8)]
+    cells.append(simulated_set(999))
+    outcomes = run_tests(cells, [20], 0, 0)
+    findings = SetFindings(cells, outcomes, {}, 0.05, 0.1, 0)
+    row = findings.errors.set_index(["test", "origin"]).loc["versions", PUBLISHED]
+    assert (row["sets"], row["rejected"]) == (1, 1)
+    assert not any("versions" in warning for warning in report(findings, {}).warnings)
+    assert findings.errors.set_index(["test", "origin"]).loc[("CoDeC", PUBLISHED), "sets"] == 3 + 1
+    others = [*cells, simulated_set(77, saw_it=False)]
+    findings = SetFindings(others, run_tests(others, [], 0, 0), {}, 0.05, 0.1, 0)
+    assert findings.errors.set_index("test").loc["versions", "sets"] == 2
+
+
+def test_small_parts_give_no_p_value_without_a_number():
+    outcomes = run_tests([simulated_set()], [2, 3, 4], 3, 0)
+    assert outcomes["p_value"].between(0, 1).all()
+    assert {*outcomes.query("test == 'dataset inference'")["examples"]} == {4, 60, 30}

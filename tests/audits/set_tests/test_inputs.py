@@ -148,3 +148,19 @@ def test_a_cell_without_ingredients_has_examples_alone(cell, scored):
     assert len(sets) == 4
     assert all(s.versions is s.orders is s.backdoors is None for s in sets)
     assert not len(sets[0].examples.drops)
+
+
+def test_members_without_copies_are_no_set_that_was_seen(ingredients, monkeypatch):
+    """As a Poisson design draws them; non-members have no copies, either."""
+    phi, dose = draw_cells(1, 200, 1.0, doses=(1, 4))
+    cell = audited_cell(phi[0], dose[0], phi[0], 0)
+    examples = cell.cell.examples
+    examples.loc[examples["occurrences"] == 1, "occurrences"] = 0
+    table = cell.cell.scores["contaminated"]
+    model = Checkpoint(True, ScoredModelConfig(path="model"), table)
+    monkeypatch.setattr(inputs, "checkpoints", lambda *_: (model,))
+    nothing = Ingredients(*[pd.DataFrame()] * 3, " | ")
+    sets = read_sets(AuditStage(audit={}), cell, "loss", False, nothing)
+    assert [s.name.occurrences for s in sets] == [4, 4]
+    without_copies = (examples["member"] & (examples["occurrences"] == 0)).sum()
+    assert sum(len(s.examples.is_member) for s in sets) == len(examples) - without_copies

@@ -5,10 +5,10 @@ from math import comb
 
 import numpy as np
 import pytest
-from scipy.stats import kstest, rankdata, t, ttest_1samp
+from scipy.stats import kstest, rankdata, t, ttest_1samp, ttest_ind
 
 from contamination.audits.set_tests.context_share import context_share_tail
-from contamination.audits.set_tests.dataset_inference import dataset_inference_p_value
+from contamination.audits.set_tests.dataset_inference import _t_p_value, dataset_inference_p_value
 from contamination.audits.set_tests.dyepack import dyepack_tail, most_frequent_answer
 from contamination.audits.set_tests.order_test import (
     exact_order_tail,
@@ -202,6 +202,15 @@ def test_order_p_values_are_uniform_over_draws_of_the_published_order():
         assert kstest(p_values, "uniform").pvalue > UNIFORM
 
 
+def test_skewed_shards_break_the_t_test_and_not_the_exact_one():
+    rng = np.random.default_rng(16)
+    orders = -(rng.exponential(size=(1_000, 5, 21)) ** 2)
+    t_rejects = [order_t_p_value(o[:, 0], o[:, 1:]) <= 0.05 for o in orders]
+    exact_rejects = [exact_order_tail(o[:, 0], o[:, 1:]).p_value <= 0.05 for o in orders]
+    assert np.mean(t_rejects) > 0.2
+    assert np.mean(exact_rejects) < 0.07
+
+
 def test_a_known_order_is_found():
     published, random = shards(np.random.default_rng(10), shift=2.0)
     assert order_t_p_value(published, random) < 1e-4
@@ -238,6 +247,16 @@ def test_dataset_inference_reads_ranks_alone():
     assert dataset_inference_p_value(np.exp(scores), is_suspect, 5) == pytest.approx(first)
 
 
+def test_dataset_inference_is_students_t_and_1_without_a_spread():
+    rng = np.random.default_rng(15)
+    suspects, others = rng.normal(size=12), rng.normal(size=9)
+    expected = ttest_ind(suspects, others, alternative="greater").pvalue
+    assert _t_p_value(suspects, others) == pytest.approx(expected)
+    is_suspect = np.arange(20) < 10
+    assert dataset_inference_p_value(np.ones((2, 20)), is_suspect, 0) == 1
+    assert dataset_inference_p_value(1.0 * is_suspect[None], is_suspect, 0, splits=1) <= 1
+
+
 def test_share_not_trained_on_is_storeys():
     p_values = np.array([0.01, 0.02, 0.3, 0.5, 0.6, 0.9])
     assert share_not_trained_on(p_values) == pytest.approx((1 + 2) / (6 * 0.5))
@@ -246,7 +265,14 @@ def test_share_not_trained_on_is_storeys():
     assert share_not_trained_on(p_values) == pytest.approx(expected)
     scaled = sorted(expected * p_values)
     by_loop = [min(s * 10 / k for k, s in enumerate(scaled, 1) if k > i) for i in range(10)]
+    by_loop[-1] = 1.0  # above λ, so not listed at any level
     assert np.sort(scaled_adjusted_p_values(p_values)) == pytest.approx(by_loop)
+
+
+def test_no_item_is_listed_that_counts_as_not_trained_on():
+    p_values = np.append(np.full(99, 0.01), 0.9)  # so that π₀ is 0.04
+    listed = scaled_adjusted_p_values(p_values) <= 0.1
+    assert listed.tolist() == [True] * 99 + [False]
 
 
 def test_scaled_items_have_at_most_the_level_of_false_ones():
