@@ -157,14 +157,15 @@ class _Fit:
     def _predict(self) -> Values | None:
         items = self.items
         if items.predicted is not None:
-            return items.predicted[self.unknown]
+            column: Values = items.predicted[self.unknown]
+            return column
         if items.references is None or items.count(NONMEMBER) < FEWEST_TO_PREDICT:
             return None
         mean = items.references.mean(axis=1)
         rows = self.held_out
         intercept, slope = fit_logistic(mean[rows], items.correct[rows], self.counts[rows])
-        predicted: Values = expit(intercept + slope * mean[self.unknown])
-        return predicted
+        fitted: Values = expit(intercept + slope * mean[self.unknown])
+        return fitted
 
     def _scores(self) -> dict[str, float]:
         items, counts = self.items, self.counts[self.unknown]

@@ -35,6 +35,9 @@ ASSUMPTIONS = {
 """What each score assumes to be right."""
 PREFERRED = (COMBINED, IPW)
 """The score of the first sentence: the first of these that there is. It is fixed in advance."""
+SMALLEST = 0.001
+"""The smallest inflation that the first sentence names: 0.1 points. The estimated share of members
+is never 0, so without contamination the correction is tiny, and its sign may seem certain."""
 LIMITS = (
     "**What the model would score without the benchmark in its training.** Spiked examples show "
     "how members with their number of copies look. Items with fewer copies are recognised less.",
@@ -74,9 +77,9 @@ def _conclusions(findings: Findings) -> Iterator[str]:
     level = f"{findings.confidence:.0%} interval"
     verdict = (
         "The score is inflated"
-        if best.inflation_low > 0
+        if best.inflation_low > SMALLEST
         else "The corrected score is higher"
-        if best.inflation_high < 0
+        if best.inflation_high < -SMALLEST
         else "No inflation is shown"
     )
     yield (

@@ -20,6 +20,7 @@ from contamination.audits.score.estimation import (
     estimate_scores,
 )
 from contamination.audits.score.findings import summarize
+from contamination.audits.score.report import SMALLEST
 from tests.audits.score.simulated import simulate
 
 REPEATS, DRAWS = 12, 100
@@ -69,7 +70,7 @@ def test_the_intervals_without_contamination_include_no_inflation_and_the_clean_
         by_name = {score.name: score for score in findings.scores}
         assert findings.constat_p > 0.005
         for name in (IPW, COMBINED):
-            assert by_name[name].inflation_low <= 1e-3
+            assert by_name[name].inflation_low <= SMALLEST
         covered.append([by_name[name].low <= 0.5 <= by_name[name].high for name in (IPW, HELD_OUT)])
     assert np.mean(covered) > 0.75
 
