@@ -39,6 +39,9 @@ SMALLEST = 0.001
 """The smallest inflation that the first sentence names: 0.1 points. The estimated share of members
 is never 0, so without contamination the correction is tiny, and its sign may seem certain."""
 LIMITS = (
+    "**That the correction is complete.** The intervals show the sampling error, not the members "
+    "that the method does not recognise: IPW and the combined score then correct too little, and "
+    "their intervals miss the clean score more often than their level says (docs/audits.md).",
     "**What the model would score without the benchmark in its training.** Spiked examples show "
     "how members with their number of copies look. Items with fewer copies are recognised less.",
     "Spillover. If training on some items also raises the accuracy on others of the benchmark, the "
