@@ -1,0 +1,152 @@
+"""The audit of corrected scores as a command: its table, its artefact, its sentences, bad input."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from contamination.audits.base import AuditStage
+from contamination.audits.run import MARKDOWN, run
+from contamination.core.errors import ConfigError, DataError
+from contamination.detection import scores as scores_module
+from tests.audits.score.simulated import simulate
+
+
+@pytest.fixture
+def frame():
+    items, _ = simulate(0, unknown=120, spiked=20, separation=5.0, models=2)
+    return pd.DataFrame(
+        {
+            "id": [f"q{i}" for i in range(160)],
+            "correct": items.correct.astype(int),
+            "score": items.score,
+            "spiked": items.role,
+            "predicted": items.predicted,
+            "a": items.references[:, 0].astype(int),
+            "b": items.references[:, 1].astype(int),
+        }
+    )
+
+
+def stage(tmp_path, frame, name="answers.csv", **fields):
+    file = tmp_path / name
+    if name.endswith("csv"):
+        frame.to_csv(file, index=False)
+    elif name.endswith("jsonl"):
+        frame.to_json(file, orient="records", lines=True)
+    else:
+        frame.to_parquet(file)
+    target = "contamination.audits.score.audit.Score"
+    node = {"_target_": target, "items": str(file), "draws": 100, **fields}
+    return AuditStage(audit=node, runs=str(tmp_path))
+
+
+def test_the_audit_is_an_artefact_with_every_score(tmp_path, frame):
+    artifact = run(stage(tmp_path, frame, references=["a", "b"]))
+    assert {*artifact.files} == {"scores.csv", "scores.parquet", MARKDOWN, "report.html"}
+    text = (artifact.path / MARKDOWN).read_text()
+    observed = 100 * frame.loc[frame["spiked"] == "unknown", "correct"].mean()
+    assert f"**The score is inflated: {observed:.1f} observed" in text
+    assert "the p-value of δ ≤ 0 is" in text
+    table = artifact.table("scores.parquet").set_index("name")
+    assert [*table.index] == ["naive", "known non-members", "IPW", "EPG-IPW", "imputation",
+                              "combined", "ConStat"]  # fmt: skip
+    assert (table["low"] <= table["high"]).all()
+    assert table["inflation"].to_numpy() == pytest.approx(observed / 100 - table["value"])
+    assert table["constat_p"].notna().sum() == 1
+    assert json.loads(json.dumps(dict(artifact.counts)))["IPW"] == table.loc["IPW", "value"]
+
+
+def test_formats_and_renamed_columns_give_the_same_scores(tmp_path, frame):
+    values = []
+    for name in ("a.csv", "a.jsonl", "a.parquet"):
+        values.append(dict(run(stage(tmp_path, frame, name)).counts))
+    renamed = frame.rename(columns={"correct": "acc", "spiked": "known"})
+    renamed["known"] = renamed["known"].map({"member": "1", "non-member": "0", "unknown": ""})
+    columns = {"correct": "acc", "spiked": "known"}
+    values.append(dict(run(stage(tmp_path, renamed, "b.csv", columns=columns)).counts))
+    for other in values[1:]:
+        assert other == pytest.approx(values[0])
+
+
+def test_scores_of_a_folder_are_joined_by_id(tmp_path, frame, monkeypatch):
+    stored = pd.DataFrame(
+        {
+            "example_id": frame["id"],
+            "method": "loss",
+            "variant": "",
+            "checkpoint_step": -1,
+            "default": True,
+            "score": frame["score"],
+            "ranked": True,
+        }
+    )
+    shuffled = stored.sample(frac=1, random_state=0)
+    opened = SimpleNamespace(table=shuffled, artifact=SimpleNamespace(digest="d"))
+    for module in (scores_module, __import__("contamination.audits.score.inputs", fromlist=["x"])):
+        monkeypatch.setattr(module, "open_scores", lambda path: opened)
+    expected = run(stage(tmp_path, frame, "a.csv")).counts
+    without = frame.drop(columns="score")
+    joined = run(stage(tmp_path, without, "b.csv", scores="DIR")).counts
+    assert dict(joined) == pytest.approx(dict(expected))
+    with pytest.raises(ConfigError, match=r"audit.method is 'los'.*Did you mean loss"):
+        run(stage(tmp_path, without, "b.csv", scores="DIR", method="los"))
+    opened.table = shuffled.assign(ranked=shuffled["example_id"] != "q7")
+    with pytest.raises(DataError, match="id is 'q7', for which audit.scores has no score"):
+        run(stage(tmp_path, without, "b.csv", scores="DIR"))
+    opened.table = pd.concat([stored, stored])
+    with pytest.raises(DataError, match="several scores of loss for one id"):
+        run(stage(tmp_path, without, "b.csv", scores="DIR"))
+
+
+def test_every_setting_that_changes_the_scores_names_the_folder(tmp_path, frame):
+    changes = [{}, {"prevalence": 0.3}, {"chance": 0.25}, {"draws": 120}, {"confidence": 0.9},
+               {"references": ["a", "b"]}, {"columns": {"predicted": "a"}}]  # fmt: skip
+    assert len({run(stage(tmp_path, frame, **change)).path for change in changes}) == len(changes)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"items": None}, "audit.items is None"),
+        ({"items": "nowhere.csv"}, "audit.items is 'nowhere.csv': give a CSV"),
+        ({"columns": {"corect": "acc"}}, "audit.columns is 'corect'.*Did you mean correct"),
+        ({"columns": {"correct": "corrects"}}, "audit.columns.correct is 'corrects'.*correct"),
+        ({"references": ["c"]}, "audit.references is 'c'"),
+        ({"references": ["a", "a"]}, "audit.references"),
+        ({"prevalence": 0.0}, "audit.prevalence is 0.0"),
+        ({"chance": 1.0}, "audit.chance is 1.0"),
+        ({"draws": 10}, "audit.draws is 10"),
+        ({"confidence": 1.0}, "audit.confidence is 1.0"),
+    ],
+)
+def test_bad_fields_are_named(tmp_path, frame, fields, words):
+    with pytest.raises(ConfigError, match=words):
+        run(stage(tmp_path, frame, **fields))
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("correct", 2, r"row 3: correct is '2'. Give 0, 1 or a probability"),
+        ("correct", None, "row 3: correct is ''"),
+        ("score", "inf", "row 3: score is 'inf'. Give a finite number"),
+        ("spiked", "maybe", "row 3: spiked is 'maybe'. Give member, non-member or unknown"),
+        ("predicted", -0.1, "row 3: predicted is '-0.1'"),
+    ],
+)
+def test_bad_values_are_named(tmp_path, frame, column, value, words):
+    frame[column] = frame[column].astype(object)
+    frame.loc[2, column] = value
+    with pytest.raises(DataError, match=words):
+        run(stage(tmp_path, frame))
+
+
+@pytest.mark.parametrize("role", ["member", "non-member", "unknown"])
+def test_too_few_items_of_a_role_are_an_error(tmp_path, frame, role):
+    keep = np.flatnonzero(frame["spiked"] != role)
+    few = np.flatnonzero(frame["spiked"] == role)[:1]
+    with pytest.raises(DataError, match=rf"has 1 items.*{role}|1 items of unknown membership"):
+        run(stage(tmp_path, frame.iloc[[*keep, *few]]))
