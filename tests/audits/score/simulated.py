@@ -7,15 +7,15 @@ from contamination.audits.score.estimation import MEMBER, NONMEMBER, UNKNOWN, It
 
 
 def simulate(
-    seed,
-    unknown=300,
-    spiked=30,
-    share=0.3,
-    boost=0.6,
-    separation=2.5,
-    by_difficulty=0.0,
-    models=0,
-):
+    seed: int,
+    unknown: int = 300,
+    spiked: int = 30,
+    share: float = 0.3,
+    boost: float = 0.6,
+    separation: float = 2.5,
+    by_difficulty: float = 0.0,
+    models: int = 0,
+) -> tuple[Items, float]:
     """Returns items and the clean score of those of unknown membership.
 
     A member that a clean model answers wrong is answered right with the probability `boost`.
