@@ -24,13 +24,13 @@ if __name__ == "__main__":
     for name, options in CASES.items():
         errors: dict[str, list[float]] = {}
         for seed in range(REPEATS):
-            items, clean = simulate(seed, models=5, **options)  # type: ignore[arg-type, no-untyped-call]
+            items, clean = simulate(seed, models=5, **options)  # type: ignore[arg-type]
             for score, value in estimate_scores(items, 0, seed).values.items():
                 errors.setdefault(score, []).append(100 * (value - clean))
         covered: dict[str, list[bool]] = {}
         p_values = []
         for seed in range(COVERAGE_REPEATS):
-            items, clean = simulate(seed, models=5, **options)  # type: ignore[arg-type, no-untyped-call]
+            items, clean = simulate(seed, models=5, **options)  # type: ignore[arg-type]
             findings = summarize(items, estimate_scores(items, DRAWS, seed), 0.95, None)
             inflation = findings.scores[0].value - clean
             p_values.append(findings.constat_p)
