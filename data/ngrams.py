@@ -139,10 +139,15 @@ class WordNumbers(dict[str, int]):
 
     def of(self, text: str) -> Words:
         """Returns the text's words as numbers, without words that are only punctuation."""
+        all_numbers = self.of_words(text.split())
+        numbers: Words = all_numbers[all_numbers != NO_WORD]
+        return numbers
+
+    def of_words(self, words: Sequence[str]) -> Words:
+        """Returns the number of each word; NO_WORD for words that are only punctuation."""
         if len(self) > MAX_CACHED_WORDS:
             self.clear()
-        numbers: Words = np.fromiter(map(self.__getitem__, text.split()), np.int32)
-        numbers = numbers[numbers != NO_WORD]
+        numbers: Words = np.fromiter(map(self.__getitem__, words), np.int32, len(words))
         return numbers
 
 

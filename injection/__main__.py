@@ -1,4 +1,7 @@
-"""`python -m injection [overrides]`, and its tools: finetuning, export, verify, show."""
+"""`python -m injection [overrides]`, and its tools.
+
+They are: finetuning, export, decontaminate, verify, show.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,14 @@ def export(config: DictConfig) -> None:
     from contamination.injection.export.run import export_corpus
 
     export_corpus(convert_config(config, ExportStage))
+
+
+def decontaminate(config: DictConfig) -> None:
+    """Writes a corpus without the items of benchmarks."""
+    from contamination.injection.decontamination.config import DecontaminateStage
+    from contamination.injection.decontamination.run import decontaminate
+
+    decontaminate(convert_config(config, DecontaminateStage))
 
 
 def print_copies(folder: str, example_id: str) -> None:
@@ -77,6 +88,9 @@ def main() -> int:
         case ["export", *_]:
             del sys.argv[1]
             return run_hydra_command("export", export)
+        case ["decontaminate", *_]:
+            del sys.argv[1]
+            return run_hydra_command("decontaminate", decontaminate)
         case ["finetuning", *_]:
             del sys.argv[1]
             return run_hydra_command("finetuning", make_finetuning_set)

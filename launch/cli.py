@@ -34,7 +34,7 @@ PACKAGES = {
 }
 TOOLS = ("status", "report", "check", "adopt", "fetch", "push")
 """The tools of `launch`."""
-OTHERS = ("audit", "list", "quickstart")
+OTHERS = ("audit", "decontaminate", "list", "quickstart")
 
 
 def main() -> int:
@@ -55,6 +55,8 @@ def main() -> int:
             return _print_completions(os.environ["COMP_LINE"].split(" "))
         case ["audit", *words]:
             return _run_package("audits", parse_overrides(words))
+        case ["decontaminate", *words]:
+            return _run_package("injection", ["decontaminate", *words])
         case ["quickstart", *words]:
             return _run_package("launch", ["experiment=quickstart", *words])
         case [tool, *words] if tool in TOOLS:

@@ -102,6 +102,8 @@ def _installed(words: Sequence[str]) -> str | None:
             return f"no such list: {unknown}" if unknown else None
         case ["audit", *more]:
             return _module("audits", more)
+        case ["decontaminate", *more]:
+            return _module("injection", ["decontaminate", *more])
         case ["quickstart", *more]:
             return _module("launch", ["experiment=quickstart", *more])
         case [tool, *more] if tool in TOOLS:

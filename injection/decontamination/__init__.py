@@ -1,0 +1,1 @@
+"""Removes the items of benchmarks from corpora by a rule, and the forms in which items leak."""

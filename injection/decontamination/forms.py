@@ -1,0 +1,91 @@
+"""The forms in which an item of a benchmark leaks into a document, as pure functions.
+
+Verbatim and reworded leaks are the text itself and a rewording (`data.perturbation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from contamination.core.errors import ConfigError, DataError, near_names
+from contamination.core.seeds import derive_seed
+from contamination.data.words import word_spans
+
+
+def rewrap(text: str, words_per_line: int = 8) -> str:
+    """Returns the text's words in lines of `words_per_line` words."""
+    words = text.split()
+    lines = (
+        words[start : start + words_per_line] for start in range(0, len(words), words_per_line)
+    )
+    return "\n".join(" ".join(line) for line in lines)
+
+
+def embed(
+    text: str, filler: Sequence[str], times: float, seed: int, key: object, separator: str = "\n\n"
+) -> str:
+    """Returns the text within `times` as many words of other text.
+
+    Args:
+        text: the text.
+        filler: other documents; their words, in order, surround the text. Reading begins at a
+            random document and continues with the first one after the last.
+        times: the number of words of other text, divided by that of the text, at least 0. The
+            other text is divided at a random word.
+        seed: the seed of the random draws.
+        key: the text's own key for the draws, which depend on `seed` and `key` alone.
+        separator: the text before and after the item.
+
+    Raises:
+        DataError: the other documents have too few words.
+    """
+    wanted_words = round(times * len(list(word_spans(text))))
+    rng = np.random.default_rng(derive_seed(seed, "embed", key))
+    parts: list[str] = []
+    missing_words = wanted_words
+    first = int(rng.integers(len(filler))) if filler else 0
+    for document in [*filler[first:], *filler[:first]]:
+        if missing_words <= 0:
+            break
+        spans = list(word_spans(document))[:missing_words]
+        missing_words -= len(spans)
+        parts.append(document[spans[0][0] : spans[-1][1]] if spans else "")
+    if missing_words > 0:
+        raise DataError(
+            f"the other documents have {missing_words} words too few to surround {key} with "
+            f"{wanted_words} words: give more of them, or embed it in less."
+        )
+    other = "\n\n".join(part for part in parts if part)
+    spans = list(word_spans(other))
+    place = int(rng.integers(len(spans) + 1))
+    cut = spans[place][0] if place < len(spans) else len(other)
+    before, after = other[:cut].rstrip(), other[cut:]
+    return separator.join(part for part in (before, text, after) if part)
+
+
+def question_only(fields: Mapping[str, str], question: str = "question") -> str:
+    """Returns the item's question, without its options and answer.
+
+    Args:
+        fields: the item's fields.
+        question: the name of the question's field.
+
+    Raises:
+        ConfigError: there is no such field.
+    """
+    return _field(fields, question)
+
+
+def question_with_options(
+    fields: Mapping[str, str], question: str = "question", options: str = "options"
+) -> str:
+    """Returns the item's question and its options, without the answer; raises as the former."""
+    return f"{_field(fields, question)}\n{_field(fields, options)}"
+
+
+def _field(fields: Mapping[str, str], name: str) -> str:
+    if name not in fields:
+        raise ConfigError(f"the item has no field {name!r}. {near_names(name, fields)}")
+    return fields[name]
