@@ -17,6 +17,7 @@ import contamination.detection.tasks.accuracy
 import contamination.detection.tasks.extraction
 import contamination.detection.views.reworded
 import contamination.injection.corpus
+import contamination.injection.decontamination.run
 import contamination.injection.export.run
 import contamination.training.masked_lm
 import contamination.training.trained_model
@@ -196,6 +197,7 @@ def test_what_another_machine_left_goes_and_what_is_odd_stays(runs, capsys):
 def test_every_stage_is_looked_at():
     owners = (
         contamination.injection.corpus,
+        contamination.injection.decontamination.run,
         contamination.injection.export.run,
         contamination.training.trained_model,
         contamination.training.masked_lm,
