@@ -100,7 +100,7 @@ def _render_nodes(schemas: Mapping[str, Schema]) -> Iterator[str]:
         yield from _render_table(schema.fields)
 
 
-GROUPS = ("occurrences", "corpus", "rewording", "method", "audit", "source", "format", "rule")
+GROUPS = ("occurrences", "corpus", "rewording", "method", "audit", "source", "format", "matcher")
 """Folders of conf/ whose files name a class each, with the fields of that class."""
 
 

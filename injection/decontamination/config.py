@@ -37,7 +37,7 @@ class DecontaminateStage(Ranged):
     columns: dict[str, str] = field(default_factory=dict, metadata={"identity": False})
     """The columns of an item's `text`, `id`, `benchmark` or of a template's fields, if named
     differently."""
-    rule: dict[str, Any] = field(default_factory=dict)
+    matcher: dict[str, Any] = field(default_factory=dict)
     """The rule that decides whether a document contains an item."""
     remove: str = ranged_field(DOCUMENTS, one_of((DOCUMENTS, SPANS)))
     """What is removed: documents (each that contains an item), or spans (the shared text alone; a

@@ -111,7 +111,7 @@ def report_content(
             "items.parquet."
         )
     facts = {
-        "rule": ", ".join(f"{name}={value}" for name, value in stage.rule.items()),
+        "rule": ", ".join(f"{name}={value}" for name, value in stage.matcher.items()),
         "removed": stage.remove,
         "files": f"{len(losses):,}",
     }

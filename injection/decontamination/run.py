@@ -65,9 +65,12 @@ def decontaminate(stage: DecontaminateStage) -> Artifact:
     require(bool(stage.paths), "paths", stage.paths, remedy)
     remedy = "give the files with the items, such as [mmlu.jsonl]."
     require(bool(stage.benchmarks), "benchmarks", stage.benchmarks, remedy)
-    rule: Rule = instantiate_node("rule", stage.rule)
+    rule: Rule = instantiate_node("matcher", stage.matcher)
     require(
-        isinstance(rule, Rule), "rule._target_", stage.rule["_target_"], "choose one of conf/rule/."
+        isinstance(rule, Rule),
+        "matcher._target_",
+        stage.matcher["_target_"],
+        "choose one of conf/matcher/.",
     )
     corpus = DocumentFiles(
         find_shards(stage.paths, stage.format, "paths"), stage.text, stage.on_error

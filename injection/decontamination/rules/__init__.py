@@ -1,1 +1,1 @@
-"""Rules that find the items of a benchmark in documents; each has a file here and in conf/rule."""
+"""Rules that find benchmark items in documents; each has a file here and one in conf/matcher."""

@@ -51,7 +51,7 @@ class ItemSearch(ABC):
         """Returns at most one match per item, in the order of the items."""
 
 
-class Rule(Ranged, ABC, node="rule"):
+class Rule(Ranged, ABC, node="matcher"):
     """Decides whether a document contains an item; a frozen dataclass of settings."""
 
     @abstractmethod

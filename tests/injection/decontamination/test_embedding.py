@@ -107,7 +107,7 @@ def test_an_encoder_that_is_not_installed_is_named(monkeypatch):
 
 
 def test_a_folder_without_an_encoder_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match=r"rule.model is .*: there is no config.json in it"):
+    with pytest.raises(ConfigError, match=r"matcher.model is .*: there is no config.json in it"):
         Embedding(model=str(tmp_path)).search(["an item"])
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(ConfigError, match="it can't be loaded"):
@@ -122,5 +122,5 @@ def test_missing_weights_are_an_error(encoder_folder, tmp_path):
     weights = load_file(path)
     del weights["encoder.layer.0.output.dense.weight"]
     save_file(weights, path, {"format": "pt"})
-    with pytest.raises(ConfigError, match=r"rule.model is .* its weights lack encoder.layer.0"):
+    with pytest.raises(ConfigError, match=r"matcher.model is .* its weights lack encoder.layer.0"):
         rule(tmp_path / "damaged").search(["an item"])

@@ -160,12 +160,12 @@ def test_a_line_break_hides_an_item_from_lines_but_not_from_items():
 )
 def test_each_file_makes_its_rule(name, settings):
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        rule = instantiate_node("rule", compose("decontaminate", [f"rule={name}"]).rule)
+        rule = instantiate_node("matcher", compose("decontaminate", [f"matcher={name}"]).matcher)
     assert {key: getattr(rule, key) for key in settings} == settings
 
 
 def test_a_setting_outside_its_range_is_named():
-    with pytest.raises(ConfigError, match=r"rule.min_share is 1.5: give a share"):
+    with pytest.raises(ConfigError, match=r"matcher.min_share is 1.5: give a share"):
         NgramUnion(min_share=1.5)
 
 

@@ -83,7 +83,7 @@ def here(tmp_path, monkeypatch):
 
 def run(*overrides):
     template = "template={question}? {answer}"
-    words = ["paths=corpus", "benchmarks=[items.jsonl]", template, "rule.n=8", *overrides]
+    words = ["paths=corpus", "benchmarks=[items.jsonl]", template, "matcher.n=8", *overrides]
     return decontaminate(compose_stage("decontaminate", words, DecontaminateStage))
 
 
@@ -142,11 +142,11 @@ def test_frequent_ngrams_are_counted_over_all_files(here):
     common = {"text": f"Common: {RIVER}"}
     for number in range(3):
         (here / f"corpus/more{number}.jsonl").write_bytes(lines([common]))
-    artifact = run("rule.max_documents=4")
+    artifact = run("matcher.max_documents=4")
     assert artifact.counts["flagged_items"] == 1  # the river is in five documents
     items = pd.read_parquet(artifact.path / "items.parquet").set_index("example_id")
     assert items["unseen"]["river"] == "all its 8-grams are in more than 4 documents"
-    assert run("rule.max_documents=5").counts["flagged_items"] == 2
+    assert run("matcher.max_documents=5").counts["flagged_items"] == 2
 
 
 def test_an_interrupted_run_continues_with_the_next_file(here, monkeypatch):
@@ -178,7 +178,7 @@ def test_the_result_does_not_depend_on_the_processes(here):
 
 
 def test_the_folder_depends_on_the_rule_and_the_contents_but_not_on_paths(here):
-    names = {run(*words).path.name for words in ([], ["rule.n=7"], ["remove=spans"])}
+    names = {run(*words).path.name for words in ([], ["matcher.n=7"], ["remove=spans"])}
     assert len(names) == 3
     (here / "corpus").rename(here / "moved")
     assert run("paths=moved").path.name in names
@@ -213,7 +213,7 @@ def test_documents_without_a_text_stop_the_run_or_are_counted(here, row, reason)
         (["benchmarks=[]"], ConfigError, r"benchmarks is \[\]: give the files"),
         (["benchmarks=[no.jsonl]"], DataError, "benchmarks includes 'no.jsonl': there is no such"),
         (["template={questoin}"], DataError, "^template is '{questoin}'"),
-        (["rule.n=0"], ConfigError, "rule.n is 0: give 1 or more"),
+        (["matcher.n=0"], ConfigError, "matcher.n is 0: give 1 or more"),
         (["remove=lines"], ConfigError, "remove is 'lines': choose from documents, spans"),
         (["text=body"], DataError, "row 1: text is not a string .no 'body'."),
     ],
@@ -229,8 +229,10 @@ def test_another_class_is_no_rule(here):
         "decontaminate", ["paths=corpus", "benchmarks=[items.jsonl]"], DecontaminateStage
     )
     exact = {"_target_": "contamination.data.perturbation.Exact"}
-    with pytest.raises(ConfigError, match="rule._target_ is .*Exact.*: choose one of conf/rule"):
-        decontaminate(replace(stage, rule=exact, template="{question}"))
+    with pytest.raises(
+        ConfigError, match="matcher._target_ is .*Exact.*: choose one of conf/matcher"
+    ):
+        decontaminate(replace(stage, matcher=exact, template="{question}"))
 
 
 def test_columns_with_other_names_are_read(here):
