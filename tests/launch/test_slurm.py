@@ -56,7 +56,7 @@ class Slurm:
         """What `python -m launch` says."""
         return said(runs, words, self.environment)
 
-    def drain(self, runs: Path, seconds: float = 600) -> None:
+    def drain(self, runs: Path, seconds: float = 1200) -> None:
         """Wait until no job is queued any more."""
         until(lambda: not self.call("squeue", "-h"), runs, seconds)
 
