@@ -1,9 +1,16 @@
 """The processes of a launcher or of SLURM, and work of rank 0 alone."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
 from contamination.core import distributed
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +60,13 @@ def test_without_a_first_node_the_remedy_is_named(monkeypatch):
 def test_rank_0s_work_alone():
     alone = distributed.World(0, 1, torch.device("cpu"))
     assert alone.on_rank_0(lambda: 3) == 3
+
+
+def test_a_process_that_ends_during_its_imports_does_not_import_torch(tmp_path):
+    (tmp_path / "torch.py").write_text("raise SystemError('imported halfway, once before')")
+    code = "from contamination.core.distributed import exit_process; exit_process(143)"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stderr) == (143, "")
