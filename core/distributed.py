@@ -101,8 +101,8 @@ def exit_process(status: int) -> NoReturn:
     """Ends a process that a launcher started immediately, with this exit status.
 
     During a normal exit, a library's thread sometimes aborts the process, and the launcher would
-    report a crash. torch is not imported here: a signal can have ended its first import halfway, and
-    a second one would crash.
+    report a crash. torch is not imported here: a signal can have ended its first import halfway,
+    and a second one would crash.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.distributed.is_initialized():
