@@ -145,7 +145,9 @@ class InjectionConfig(Ranged, node="injection"):
         remedy = f"give at most injection.budget_tokens ({self.budget_tokens}) and no window."
         self.require(is_valid, "last_tokens", remedy)
         is_split = self.split_copies or self.boundary != OWN_DOCUMENT
-        remedy = "with injection.boundary=own_document copies are split as all documents: give true."
+        remedy = (
+            "with injection.boundary=own_document copies are split as all documents: give true."
+        )
         self.require(is_split, "split_copies", remedy)
         first, stop = self.window_tokens
         remedy = f"it contains none of the {self.packed_tokens:,} tokens; widen it."

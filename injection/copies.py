@@ -83,8 +83,7 @@ def make_copies(
         before, after = tokenizer.tokens_around_documents
     number_by_text = {text: text_number for text_number, text in enumerate(dict.fromkeys(texts))}
     ids_by_number = [
-        np.array([*before, *tokenizer.encode(text), *after], np.int32)
-        for text in number_by_text
+        np.array([*before, *tokenizer.encode(text), *after], np.int32) for text in number_by_text
     ]
     _check_reworded_lengths(stage, list(number_by_text), ids_by_number)
     parts_by_shard = _shard_parts(order, examples, len(separator))

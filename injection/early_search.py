@@ -30,8 +30,8 @@ CHARACTERS_PER_TOKEN = 8
 def check_first_documents_contain_no_example(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     """Searches the documents that the stage packs with this tokenizer.
 
-    Nothing is searched if copies are changed or left out, since their length is not yet known, or if the tasks
-    of a cluster search their own files.
+    Nothing is searched if copies are changed or left out, since their length is not yet known, or
+    if the tasks of a cluster search their own files.
 
     Raises:
         DataError: a document contains the whole text of an example.

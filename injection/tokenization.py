@@ -114,9 +114,7 @@ def tokenize(
             flagged += result["flagged"]
             check_no_whole_text(matches, settings)
     check_no_whole_text(matches, settings)
-    check_enough_tokens(
-        total_tokens, wanted_tokens, matches if settings.drop else (), len(flagged)
-    )
+    check_enough_tokens(total_tokens, wanted_tokens, matches if settings.drop else (), len(flagged))
     stream = TokenStream(shards, wanted_tokens)
     return TokenisedCorpus(stream, match_table(matches), last.skipped, flagged)
 

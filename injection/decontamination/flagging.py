@@ -1,13 +1,14 @@
 """Decontaminates a corpus while it is made: leaves out the copies and documents that a rule flags.
 
-Each inserted copy must be a document of its own (injection.boundary=own_document), so the rule reads
-it as it reads any other document. The inserted copies are known, so each decision is recorded as
-right or wrong (`record_table`). The documents that follow fill the place of what is left out: the
-corpus keeps its number of tokens.
+Each inserted copy must be a document of its own (injection.boundary=own_document), so the rule
+reads it as it reads any other document. The inserted copies are known, so each decision is recorded
+as right or wrong (`record_table`). The documents that follow fill the place of what is left out:
+the corpus keeps its number of tokens.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -81,9 +82,30 @@ class DocumentFlagging:
         return _cached_search(self.rule, self.items).unseen
 
 
-@lru_cache(maxsize=1)
-def _cached_search(rule: Rule, items: tuple[str, ...]) -> ItemSearch:
-    return rule.search(items)
+MOST_REMEMBERED = 200_000
+"""The number of documents whose matches are remembered."""
+
+
+class _RememberingSearch:
+    """A search that reads equal documents once, since the cells of a sweep share most of them."""
+
+    def __init__(self, search: ItemSearch) -> None:
+        self._search, self.unseen = search, search.unseen
+        self._matches_by_digest: dict[bytes, list[Match]] = {}
+
+    def matches(self, document: str) -> list[Match]:
+        """Returns the search's matches."""
+        key = hashlib.sha256(document.encode()).digest()
+        if key not in self._matches_by_digest:
+            if len(self._matches_by_digest) >= MOST_REMEMBERED:
+                self._matches_by_digest.clear()
+            self._matches_by_digest[key] = self._search.matches(document)
+        return self._matches_by_digest[key]
+
+
+@lru_cache(maxsize=8)  # the rules of a sweep
+def _cached_search(rule: Rule, items: tuple[str, ...]) -> _RememberingSearch:
+    return _RememberingSearch(rule.search(items))
 
 
 def check_matcher(stage: InjectionStage) -> Rule | None:
