@@ -20,7 +20,12 @@ import pandas as pd
 from contamination.analysis.factors import BY_COLUMN
 from contamination.core.config import is_part_of_name
 from contamination.core.errors import ArtifactError
-from contamination.injection.config import BackdoorsConfig, InjectionConfig, VersionsConfig
+from contamination.injection.config import (
+    BackdoorsConfig,
+    InjectionConfig,
+    LeakConfig,
+    VersionsConfig,
+)
 from contamination.injection.corpus import PackedCorpus
 from contamination.injection.finetuning.config import BOTH, FINETUNING, PRETRAINING
 from contamination.training.config import ModelConfig, TrainingConfig
@@ -28,7 +33,7 @@ from contamination.training.trained_model import Checkpoint
 
 CORPUS_NODES = (
     *("corpus", "benchmark", "occurrences", "rewording", "versions", "backdoors", "injection"),
-    "tokenizer",
+    *("leak", "matcher", "tokenizer"),
 )
 MODEL_NODES = ("model", "training", "deepspeed")
 
@@ -154,6 +159,7 @@ def _config_field_by_name() -> Mapping[str, Field[Any]]:
         "injection": InjectionConfig,
         "versions": VersionsConfig,
         "backdoors": BackdoorsConfig,
+        "leak": LeakConfig,
         "model": ModelConfig,
         "training": TrainingConfig,
     }

@@ -24,7 +24,8 @@ from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.task_runner import TasksConfig
 from contamination.data.config import BenchmarkConfig, with_escapes
 
-BOUNDARIES = ("token", "word", "sentence", "document")
+OWN_DOCUMENT = "own_document"
+BOUNDARIES = ("token", "word", "sentence", "document", OWN_DOCUMENT)
 CORPUS_PARTS = ("base", "study", "validation", "all")
 DECONTAMINATION_POLICIES = ("off", "flag", "drop")
 THIS_CORPUS, POOL_COPIES = "corpus", "copies"
@@ -32,6 +33,10 @@ THIS_CORPUS, POOL_COPIES = "corpus", "copies"
 NEAR_DUPLICATES = ("keep", "flag", "drop")
 EXACT, BERNOULLI = "exact", "bernoulli"
 """How members are drawn: a given number of them, or a fair coin for each example."""
+VERBATIM_FORM, REWRAPPED, EMBEDDED = "verbatim", "rewrapped", "embedded"
+QUESTION, QUESTION_WITH_OPTIONS = "question", "question_with_options"
+FORMS = (VERBATIM_FORM, REWRAPPED, EMBEDDED, QUESTION, QUESTION_WITH_OPTIONS)
+"""The forms in which examples leak."""
 CANARY, UUID, SHA256, URL, REWORDING = "canary", "uuid", "sha256", "url", "rewording"
 """What distinguishes the versions of an example."""
 DEFAULT_SIZE = 100
@@ -91,7 +96,8 @@ class InjectionConfig(Ranged, node="injection"):
     """The text before and after each inserted copy."""
     boundary: str = ranged_field("word", one_of(BOUNDARIES))
     """Where a copy may be inserted: before a token, a word or a sentence, or only at the start of a
-    document, with at most one copy per document."""
+    document, with at most one copy per document; own_document: each copy is a document of its own
+    between two others."""
     window: list[float] = ranged_field([0.0, 1.0], WINDOW)
     """The part of the packed corpus into which copies are inserted, as two shares; with
     training.order=corpus these are shares of training time."""
@@ -138,6 +144,11 @@ class InjectionConfig(Ranged, node="injection"):
         )
         remedy = f"give at most injection.budget_tokens ({self.budget_tokens}) and no window."
         self.require(is_valid, "last_tokens", remedy)
+        is_split = self.split_copies or self.boundary != OWN_DOCUMENT
+        remedy = (
+            "with injection.boundary=own_document copies are split as all documents: give true."
+        )
+        self.require(is_split, "split_copies", remedy)
         first, stop = self.window_tokens
         remedy = f"it contains none of the {self.packed_tokens:,} tokens; widen it."
         self.require(first < stop, "window", remedy)
@@ -196,6 +207,25 @@ class VersionsConfig(Ranged, node="versions"):
     def enabled(self) -> bool:
         """Whether examples have versions."""
         return self.count > 1
+
+
+@dataclass(frozen=True)
+class LeakConfig(Ranged, node="leak"):
+    """The form in which the members leak: what is made of a copy's text after its rewording."""
+
+    form: str = field_naming_unless_default(VERBATIM_FORM, one_of(FORMS))
+    """The form of a copy: verbatim (the whole text), rewrapped (in lines of `words_per_line`
+    words), embedded (within other text), question (without options and answer) or
+    question_with_options."""
+    words_per_line: int = field_naming_unless_default(8, at_least(1))
+    """The number of words of a line (form rewrapped)."""
+    times: float = field_naming_unless_default(3.0, between(0, 1_000))
+    """The number of words of other text, divided by the copy's (form embedded). The other text is
+    from the validation part of the corpus."""
+    question: str = field_naming_unless_default("question")
+    """The field of the benchmark's template that is the question."""
+    options: str = field_naming_unless_default("options")
+    """The field of the benchmark's template that has the options."""
 
 
 TRIGGERS = (
@@ -269,6 +299,12 @@ class InjectionStage(PoolStage):
     backdoors: BackdoorsConfig = field(
         default_factory=BackdoorsConfig, metadata={"identity": PART_OF_NAME_UNLESS_DEFAULT}
     )
+    leak: LeakConfig = field_naming_unless_default(LeakConfig())
+    matcher: dict[str, Any] = field(
+        default_factory=dict, metadata={"identity": PART_OF_NAME_UNLESS_DEFAULT}
+    )
+    """The rule of decontamination (conf/matcher): documents and copies that it flags are left out;
+    empty: nothing is left out."""
     cluster: TasksConfig = field(default_factory=TasksConfig, metadata={"identity": False})
 
     def __post_init__(self) -> None:
@@ -298,3 +334,4 @@ register_schema("injection", InjectionConfig)
 register_schema("tokenizer", TokenizerConfig)
 register_schema("versions", VersionsConfig)
 register_schema("backdoors", BackdoorsConfig)
+register_schema("leak", LeakConfig)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +12,8 @@ import pandas as pd
 from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError
 from contamination.core.seeds import derive_seed
-from contamination.injection.config import InjectionStage
+from contamination.injection.config import OWN_DOCUMENT, VERBATIM_FORM, InjectionStage
+from contamination.injection.decontamination.forms import leaked_text
 from contamination.injection.ordering import make_order
 from contamination.injection.packing import ShardPart
 from contamination.injection.placement import Segment
@@ -26,7 +29,9 @@ class Insertions:
     Attributes:
         segments: one segment per copy.
         texts: the distinct inserted texts.
-        ids: the tokens of each text, including the separators around it.
+        ids: the tokens of each text, including those around it.
+        tokens_around: the numbers of tokens before and after each text: of separators, or, if each
+            copy is a document of its own, of a document's special tokens.
         shards: the examples in a text that is a shard (occurrences=ordered), by the text's index.
         order: the table of the shards, see `ordering.make_order`.
     """
@@ -36,6 +41,7 @@ class Insertions:
     ids: list[Ids]
     shards: dict[int, list[ShardPart]]
     order: pd.DataFrame
+    tokens_around: tuple[int, int]
 
     @property
     def total_tokens(self) -> int:
@@ -43,11 +49,23 @@ class Insertions:
         return sum(s.tokens for s in self.segments)
 
 
-def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokenizer) -> Insertions:
+def make_copies(
+    stage: InjectionStage,
+    examples: pd.DataFrame,
+    tokenizer: Tokenizer,
+    filler: Sequence[str] = (),
+) -> Insertions:
     """Returns all copies; the text and the position of a copy depend only on its example.
 
+    Args:
+        stage: the configuration.
+        examples: the pool.
+        tokenizer: the tokenizer of the packed corpus.
+        filler: other documents, in which copies are embedded (leak.form=embedded).
+
     Raises:
-        ConfigError: a reworded copy does not fit, or copies can't be as far apart as configured.
+        ConfigError: a copy can't have its form or does not fit, or copies can't be as far apart as
+            configured.
     """
     # checked before copies are created: each has at least one token
     _document_tokens_in_window(stage, int(examples["occurrences"].sum()))
@@ -59,11 +77,13 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
         for example_index, count in enumerate(examples["occurrences"].where(~is_ordered, 0))
         for copy_number in range(count)
     ]
-    texts = _texts_of_copies(stage, examples, example_and_copy_numbers)
+    texts = _texts_of_copies(stage, examples, example_and_copy_numbers, filler)
+    before, after = separator, separator
+    if stage.injection.boundary == OWN_DOCUMENT:
+        before, after = tokenizer.tokens_around_documents
     number_by_text = {text: text_number for text_number, text in enumerate(dict.fromkeys(texts))}
     ids_by_number = [
-        np.array([*separator, *tokenizer.encode(text), *separator], np.int32)
-        for text in number_by_text
+        np.array([*before, *tokenizer.encode(text), *after], np.int32) for text in number_by_text
     ]
     _check_reworded_lengths(stage, list(number_by_text), ids_by_number)
     parts_by_shard = _shard_parts(order, examples, len(separator))
@@ -103,7 +123,8 @@ def make_copies(stage: InjectionStage, examples: pd.DataFrame, tokenizer: Tokeni
         stage.injection.separator.join(part.text for part in parts) for parts in shards.values()
     ]
     all_texts, all_ids = [*number_by_text, *shard_texts], [*ids_by_number, *shard_ids]
-    return Insertions(segments, all_texts, all_ids, shards, order)
+    around = len(before), len(after)
+    return Insertions(segments, all_texts, all_ids, shards, order, around)
 
 
 def _shard_parts(
@@ -127,26 +148,35 @@ def _ids_of_shard(parts: list[ShardPart], tokenizer: Tokenizer, separator: list[
 
 
 def _texts_of_copies(
-    stage: InjectionStage, examples: pd.DataFrame, example_and_copy_numbers: list[tuple[int, int]]
+    stage: InjectionStage,
+    examples: pd.DataFrame,
+    example_and_copy_numbers: list[tuple[int, int]],
+    filler: Sequence[str],
 ) -> list[str]:
     texts = [str(examples["text"].iloc[index]) for index, _ in example_and_copy_numbers]
-    if not stage.rewording or stage.versions.enabled:
-        return texts
     keys = [
         f"{examples['example_id'].iloc[index]}/{copy}" for index, copy in example_and_copy_numbers
     ]
-    seed = derive_seed(stage.injection.position_seed or 0, "rewording")
-    reworded: list[str] = instantiate_node("rewording", stage.rewording).reword(texts, keys, seed)
-    return reworded
+    if stage.rewording and not stage.versions.enabled:
+        seed = derive_seed(stage.injection.position_seed or 0, "rewording")
+        texts = instantiate_node("rewording", stage.rewording).reword(texts, keys, seed)
+    if stage.leak.form == VERBATIM_FORM:
+        return texts
+    fields = [json.loads(examples["fields"].iloc[index]) for index, _ in example_and_copy_numbers]
+    seed = derive_seed(stage.injection.position_seed or 0, "leak")
+    return [
+        leaked_text(stage.leak, text, of_text, filler, seed, key)
+        for text, of_text, key in zip(texts, fields, keys, strict=True)
+    ]
 
 
 def _check_reworded_lengths(stage: InjectionStage, texts: list[str], ids: list[Ids]) -> None:
-    """Raises a ConfigError if a reworded copy, unlike its example, is longer than a sequence."""
+    """Raises a ConfigError if a changed copy, unlike its example, is longer than a sequence."""
     longest = max(range(len(ids)), key=lambda i: len(ids[i]), default=0)
     width = stage.injection.sequence_tokens
     if ids and len(ids[longest]) > width and not stage.injection.split_copies:
         raise ConfigError(
-            f"A reworded copy ({texts[longest][:60]!r}…) has {len(ids[longest])} tokens with its "
+            f"A changed copy ({texts[longest][:60]!r}…) has {len(ids[longest])} tokens with its "
             f"separators, more than a sequence's {width}: lower injection.example_max_tokens, or "
             "set injection.split_copies=true."
         )

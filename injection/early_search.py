@@ -12,7 +12,7 @@ from pathlib import Path
 from contamination.core.config import instantiate_node
 from contamination.data.readers import Document
 from contamination.data.readers.rows import group_by_size
-from contamination.injection.config import InjectionStage
+from contamination.injection.config import VERBATIM_FORM, InjectionStage
 from contamination.injection.copies import make_copies
 from contamination.injection.finished_corpus_search import texts_by_example
 from contamination.injection.pool import draw_pool
@@ -30,14 +30,15 @@ CHARACTERS_PER_TOKEN = 8
 def check_first_documents_contain_no_example(stage: InjectionStage, tokenizer: Tokenizer) -> None:
     """Searches the documents that the stage packs with this tokenizer.
 
-    Nothing is searched if copies are reworded, since their length is not yet known, or if the tasks
-    of a cluster search their own files.
+    Nothing is searched if copies are changed or left out, since their length is not yet known, or
+    if the tasks of a cluster search their own files.
 
     Raises:
         DataError: a document contains the whole text of an example.
     """
     stage, config = stage.resolved(), stage.injection
     exact = stage.rewording.get("_target_", EXACT_REWORDING) == EXACT_REWORDING
+    exact = exact and stage.leak.form == VERBATIM_FORM and not stage.matcher
     if config.decontamination != "off" or not exact or stage.cluster.kind != "local":
         return
     examples = draw_pool(stage, check_and_read_candidates(stage), tokenizer).examples

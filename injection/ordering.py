@@ -19,7 +19,13 @@ from contamination.core.errors import ArtifactError, ConfigError, require
 from contamination.core.integrity import errors_naming_folders
 from contamination.core.seeds import derive_seed
 from contamination.data.perturbation.word_edits import Exact
-from contamination.injection.config import REWORDING, InjectionConfig, InjectionStage
+from contamination.injection.config import (
+    OWN_DOCUMENT,
+    REWORDING,
+    VERBATIM_FORM,
+    InjectionConfig,
+    InjectionStage,
+)
 from contamination.injection.corpus import PackedCorpus
 from contamination.injection.occurrences import ORDERED_TARGET, Ordered
 
@@ -44,6 +50,12 @@ def check_ordered(stage: InjectionStage) -> None:
     config = stage.injection
     remedy = "with occurrences=ordered a shard is never split: set injection.split_copies=false."
     require(not config.split_copies, "injection.split_copies", config.split_copies, remedy)
+    remedy = "with occurrences=ordered a shard is a copy between separators: choose word."
+    require(config.boundary != OWN_DOCUMENT, "injection.boundary", config.boundary, remedy)
+    remedy = "with occurrences=ordered a shard has whole examples: choose verbatim."
+    require(stage.leak.form == VERBATIM_FORM, "leak.form", stage.leak.form, remedy)
+    remedy = "with occurrences=ordered a shard is left out or kept as a whole: choose none."
+    require(not stage.matcher, "matcher", stage.matcher.get("_target_"), remedy)
     makes_versions = stage.versions.enabled and stage.versions.kind == REWORDING
     rewording = instantiate_node("rewording", stage.rewording) if stage.rewording else Exact()
     remedy = "with occurrences=ordered all copies of a shard are equal: choose rewording=none."

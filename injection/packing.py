@@ -144,7 +144,7 @@ def make_ledger(
     texts: Sequence[str],
     templates: Mapping[str, str],
     tokenizer: Tokenizer,
-    separator_tokens: int,
+    tokens_around: tuple[int, int],
     sequence_tokens: int,
     shards: Mapping[int, Sequence[ShardPart]] | None = None,
 ) -> pd.DataFrame:
@@ -155,7 +155,8 @@ def make_ledger(
     characters before the insertion; `truncated` is whether the row is only a part of the copy;
     `reworded` is the inserted text if it differs from the example's; `template_sha256` is the hash
     of the template. A shard of several examples (`shards`: index of its text → its parts) has a row
-    for each of them.
+    for each of them. `tokens_around` are the numbers of tokens of a segment before and after the
+    text.
     """
     import pandas as pd
 
@@ -164,8 +165,9 @@ def make_ledger(
         segment = item.segment
         document_id, start = stream.document_before(item.clean)
         char_offset = len(tokenizer.decode(stream.read(start, item.clean)))
-        tokens = segment.tokens - 2 * separator_tokens
-        single = [ShardPart(segment.example, separator_tokens, tokens, texts[segment.text])]
+        before, after = tokens_around
+        tokens = segment.tokens - before - after
+        single = [ShardPart(segment.example, before, tokens, texts[segment.text])]
         for part in (shards or {}).get(segment.text, single):
             example = examples.iloc[part.example]
             copy_columns = {

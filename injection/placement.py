@@ -179,6 +179,43 @@ def check_copy_distance(placed: list[PlacedSegment], min_tokens: int) -> None:
         last_start_by_example[item.segment.example] = item.packed
 
 
+def place_as_documents(
+    segments: Sequence[Segment], document_starts: Places, window: tuple[int, int]
+) -> list[PlacedSegment]:
+    """Places segments that are documents of their own before other documents within the window.
+
+    Several may stand before the same document.
+
+    Args:
+        segments: the segments, in any order; `position` is a share of the window's starts.
+        document_starts: the positions of documents in the clean stream, ascending, shape (n,).
+        window: the first token and the end (exclusive) of the window in the packed corpus.
+
+    Returns:
+        The placed segments, in their order in the corpus.
+
+    Raises:
+        ConfigError: no document starts in the window.
+    """
+    first, stop = window
+    last = stop - sum(segment.tokens for segment in segments)
+    starts = np.unique(
+        document_starts[(document_starts >= max(1, first)) & (document_starts <= last)]
+    )
+    if segments and not len(starts):
+        raise ConfigError(
+            "injection.boundary is 'own_document', but no document of the corpus starts in tokens "
+            f"{first:,} to {stop:,} with room for the copies: raise injection.budget_tokens, or "
+            "widen injection.window or injection.last_tokens."
+        )
+    placed, inserted = [], 0
+    for segment in sorted(segments, key=lambda s: (s.position, s.example, s.copy)):
+        clean = int(starts[int(segment.position * len(starts))])
+        placed.append(PlacedSegment(segment, clean, clean + inserted))
+        inserted += segment.tokens
+    return placed
+
+
 MAX_PASSES = 100  # over the window, before there are considered to be too many copies
 
 

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,7 +44,14 @@ from contamination.injection.backdoors import (
     backdoored_benchmark,
     probe_texts,
 )
-from contamination.injection.config import POOL_COPIES, THIS_CORPUS, InjectionConfig, InjectionStage
+from contamination.injection.config import (
+    EMBEDDED,
+    OWN_DOCUMENT,
+    POOL_COPIES,
+    THIS_CORPUS,
+    InjectionConfig,
+    InjectionStage,
+)
 from contamination.injection.copies import Insertions, make_copies
 from contamination.injection.corpus import (
     CONTAMINATION_FILE,
@@ -51,6 +59,16 @@ from contamination.injection.corpus import (
     KIND,
     corpus_slug,
     open_corpus,
+)
+from contamination.injection.decontamination.flagging import (
+    COPY,
+    DECONTAMINATION_FILE,
+    CopyDecision,
+    DocumentFlagging,
+    check_matcher,
+    flag_copies,
+    record_table,
+    without_flagged,
 )
 from contamination.injection.ordering import ORDER_FILE, check_ordered, order_failures
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
@@ -93,6 +111,7 @@ def check_config_nodes(stage: InjectionStage) -> None:
             instantiate_node("rewording", stage.rewording)
         check_versions(stage)
         check_ordered(stage)
+        check_matcher(stage)
         backdoored_benchmark(stage)
     for name, config in stage.benchmark.items():
         if config.occurrences:
@@ -152,6 +171,8 @@ def input_digests(
         digests["tokenizer"] = Tokenizer(path).digest
     if path := stage.rewording.get("path"):
         digests["rewording"] = model_digest("rewording.path", path)
+    if stage.benchmark and (rule := check_matcher(stage)):
+        digests |= {f"matcher.{name}": digest for name, digest in rule.inputs().items()}
     return {**digests, "corpus": source.fingerprint()}
 
 
@@ -170,7 +191,11 @@ def _make_corpus(
     pool = draw_pool(stage, candidates, tokenizer)
     examples = pool.examples
     held_out = draw_held_out(stage, candidates, tokenizer, examples)
-    copies = make_copies(stage, examples, tokenizer)
+    copies = make_copies(stage, examples, tokenizer, filler_documents(stage, source))
+    decisions: list[CopyDecision] = []
+    if flagging := _make_flagging(stage, examples):
+        decisions = flag_copies(flagging, copies)
+        copies, examples = without_flagged(copies, examples, decisions)
     clean_tokens = config.packed_tokens - copies.total_tokens  # whole sequences with the copies
     runner = TaskRunner(folder / TOKENS_FOLDER / "tasks", stage.cluster, config.num_proc)
     settings = TokenizationSettings(
@@ -179,6 +204,7 @@ def _make_corpus(
         finished_corpus_search.texts_by_example(examples),
         drop=config.decontamination == "drop",
         whole=config.decontamination == "off",
+        flagging=flagging,
     )
     shared_passages = shared_text_search.PoolSearch(
         settings.pool, tokenizer.apply_normalizer, parts=not settings.whole
@@ -197,7 +223,6 @@ def _make_corpus(
         name: hashlib.sha256(benchmark.template.encode()).hexdigest()[:12]
         for name, benchmark in stage.benchmark.items()
     }
-    separator_tokens = len(tokenizer.encode(config.separator))
     ledger = packing_module.make_ledger(
         stream,
         placed,
@@ -205,7 +230,7 @@ def _make_corpus(
         copies.texts,
         templates,
         tokenizer,
-        separator_tokens,
+        copies.tokens_around,
         sequence_tokens,
         copies.shards,
     )
@@ -231,7 +256,7 @@ def _make_corpus(
     _log_draws(pool, candidates, tokenised.skipped)
     adapted = pool_sizes.find_adapted_sizes(config, examples)
     counts = {
-        **_manifest_counts(pool, copies, candidates, tokenised.skipped),
+        **_manifest_counts(examples, pool, copies, candidates, tokenised.skipped),
         **({pool_sizes.ADAPTED_SIZES: adapted} if adapted else {}),
         "sequences": proof.tokens // sequence_tokens,
         "tokens": proof.tokens,
@@ -244,7 +269,20 @@ def _make_corpus(
         "clean_sha256": hashes["clean_sha256"],
     }
     tokenizer_files = sorted(f"tokenizer/{path.name}" for path in (folder / "tokenizer").iterdir())
-    return WrittenFiles([*packing.part_names, *TABLES, *records, *tokenizer_files], counts)
+    written = [*packing.part_names, *TABLES, *records, *tokenizer_files]
+    if not flagging:
+        return WrittenFiles(written, counts)
+    table = record_table(examples, decisions, tokenised.flagged, flagging)
+    table.to_parquet(folder / DECONTAMINATION_FILE, index=False)
+    is_copy, is_flagged = table["kind"] == COPY, table["flagged"]
+    counts["decontamination"] = {
+        "copies": int(is_copy.sum()),
+        "flagged_copies": int((is_copy & is_flagged).sum()),
+        "flagged_documents": int((~is_copy).sum()),
+        "documents": len(stream.document_starts),
+    }
+    # not part of the digest: what is trained on the corpus depends on its content alone
+    return WrittenFiles(written, counts, [DECONTAMINATION_FILE])
 
 
 def absent_texts(records: Mapping[str, pd.DataFrame]) -> dict[str, str]:
@@ -302,10 +340,19 @@ def _check_source_unchanged(source: Corpus, fingerprint: str, folder: Path) -> N
         )
 
 
+def _make_flagging(stage: InjectionStage, examples: pd.DataFrame) -> DocumentFlagging | None:
+    rule = check_matcher(stage) if stage.benchmark else None
+    return None if rule is None else DocumentFlagging(rule, tuple(examples["text"]))
+
+
 def _place_copies(
     config: InjectionConfig, copies: Insertions, stream: TokenStream, tokenizer: Tokenizer
 ) -> list[placement.PlacedSegment]:
     window, width, split = config.window_tokens, config.sequence_tokens, config.split_copies
+    if config.boundary == OWN_DOCUMENT:
+        placed = placement.place_as_documents(copies.segments, stream.document_starts, window)
+        placement.check_copy_distance(placed, config.copy_distance_tokens)
+        return placed
     if config.boundary == "document":
         rules = placement.PlacementRules(window, width, split, config.copy_distance_tokens)
         return placement.place_between_documents(copies.segments, stream.document_starts, rules)
@@ -331,9 +378,12 @@ def _log_draws(pool: Pool, candidates: list[Candidates], skipped: dict[str, int]
 
 
 def _manifest_counts(
-    pool: Pool, copies: Insertions, candidates: list[Candidates], skipped: dict[str, int]
+    examples: pd.DataFrame,
+    pool: Pool,
+    copies: Insertions,
+    candidates: list[Candidates],
+    skipped: dict[str, int],
 ) -> dict[str, Any]:
-    examples = pool.examples
     members = examples["member"].astype(bool)
     return {
         "inserted_tokens": copies.total_tokens,
@@ -374,6 +424,20 @@ def documents_of_part(stage: InjectionStage, source: Corpus) -> Iterator[Documen
     for document in source.documents():
         if lowest_hash <= unit_hash(document.document_id) < hash_limit:
             yield document
+
+
+FILLER_DOCUMENTS = 2_000
+
+
+def filler_documents(stage: InjectionStage, source: Corpus) -> list[str]:
+    """Returns the first documents of the validation part, in which copies are embedded.
+
+    Without leak.form=embedded there are none.
+    """
+    if not stage.benchmark or stage.leak.form != EMBEDDED:
+        return []
+    part = replace(stage, injection=replace(stage.injection, part="validation"))
+    return [d.text for d in islice(documents_of_part(part, source), FILLER_DOCUMENTS)]
 
 
 def hash_range_of_part(stage: InjectionStage) -> tuple[float, float]:
@@ -451,7 +515,8 @@ def plan_insertions(
     exact = (stage if stage.versions.enabled else replace(stage, rewording={})).resolved()
     tokenizer = Tokenizer(str(exact.tokenizer.path))
     examples = draw_pool(exact, candidates, tokenizer).examples
-    return examples, make_copies(exact, examples, tokenizer)
+    filler = filler_documents(exact, instantiate_node("corpus", exact.corpus))
+    return examples, make_copies(exact, examples, tokenizer, filler)
 
 
 def prove_finished_corpus(

@@ -103,6 +103,12 @@ class Tokenizer:
         return str(self._backend.decode(ids.tolist(), skip_special_tokens=False))
 
     @cached_property
+    def tokens_around_documents(self) -> tuple[list[int], list[int]]:
+        """The special tokens before and after the text of every document, such as the BOS."""
+        spans = self.encode_spans("a", special=True)
+        return spans.ids[: spans.first].tolist(), spans.ids[spans.stop :].tolist()
+
+    @cached_property
     def document_start_id(self) -> int | None:
         """The id of the BOS at the start of every document, or None if there is none."""
         added = self.encode_documents([""])[0]

@@ -21,6 +21,7 @@ from contamination.core.progress import progress_bar
 from contamination.core.task_runner import initialize_worker, run_unless_stored
 from contamination.data.readers import Corpus, Document
 from contamination.data.readers.rows import group_by_size
+from contamination.injection.decontamination.flagging import DocumentFlagging
 from contamination.injection.shared_text_search import DocumentMatch, PoolSearch
 from contamination.injection.token_stream import Ids, Tokenizer, TokenShard, TokenStream
 
@@ -37,6 +38,8 @@ class TokenizationSettings:
     """Whether matching documents are left out."""
     whole: bool = False
     """Whether to search only for whole texts; a document that contains one is then an error."""
+    flagging: DocumentFlagging | None = None
+    """The rule of decontamination; documents that it flags are left out. None: there is none."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,8 @@ class TokenisedCorpus:
     matches: pd.DataFrame
     skipped: dict[str, int]
     """Input that was left out before the stream's last document: reason → count."""
+    flagged: Sequence[Sequence[Any]] = ()
+    """The rows `FlaggedDocument` of the documents that a rule of decontamination left out."""
 
 
 def with_skip_counts(documents: Iterable[Document], source: Corpus) -> Iterator[SourceDocument]:
@@ -86,7 +91,7 @@ def tokenize(
     """
     settings.folder.mkdir(parents=True, exist_ok=True)
     shards: list[TokenShard] = []
-    matches, total_tokens = [], 0
+    matches, flagged, total_tokens = [], [], 0
     finished = {path.name for path in settings.folder.iterdir()}
     chunks = group_by_size(documents, count_characters, shard_characters)
     bar_units = {"unit": "tok", "unit_scale": True}
@@ -103,16 +108,22 @@ def tokenize(
             if total_tokens >= wanted_tokens:
                 last = last_used_document(shard, used_tokens)
                 matches += [match for match in result["matches"] if match[-1] <= last.row]
+                flagged += [row for row in result["flagged"] if row[-1] <= last.row]
                 break
             matches += result["matches"]
+            flagged += result["flagged"]
             check_no_whole_text(matches, settings)
     check_no_whole_text(matches, settings)
-    check_enough_tokens(total_tokens, wanted_tokens, matches if settings.drop else ())
-    return TokenisedCorpus(TokenStream(shards, wanted_tokens), match_table(matches), last.skipped)
+    check_enough_tokens(total_tokens, wanted_tokens, matches if settings.drop else (), len(flagged))
+    stream = TokenStream(shards, wanted_tokens)
+    return TokenisedCorpus(stream, match_table(matches), last.skipped, flagged)
 
 
 def check_enough_tokens(
-    available_tokens: int, wanted_tokens: int, dropped: Sequence[Sequence[Any]] = ()
+    available_tokens: int,
+    wanted_tokens: int,
+    dropped: Sequence[Sequence[Any]] = (),
+    n_flagged: int = 0,
 ) -> None:
     """Raises a ConfigError if the corpus has too few tokens.
 
@@ -120,6 +131,7 @@ def check_enough_tokens(
         available_tokens: the number of tokens of the documents.
         wanted_tokens: the required number of tokens.
         dropped: the matches of documents that were left out, for the error message.
+        n_flagged: the number of documents that a rule of decontamination left out.
     """
     if available_tokens >= wanted_tokens:
         return
@@ -133,6 +145,8 @@ def check_enough_tokens(
             f"for {example} ({rule}: {evidence!r}): choose flag, or remove an example that "
             "many documents contain from the benchmark."
         )
+    if n_flagged:
+        reason += f" The rule in matcher left out {n_flagged:,} documents: choose a stricter one."
     raise ConfigError(
         f"injection.budget_tokens requires {wanted_tokens:,} tokens of documents, but the "
         f"corpus has {available_tokens:,} in this part: lower the budget or choose a larger "
@@ -248,7 +262,8 @@ def write_shard(
 
     Returns:
         `tokens`, the number of tokens; and `matches`, one row per document and example that share
-        text: MATCH_COLUMNS, and the document's row in the shard's table.
+        text: MATCH_COLUMNS, and the document's row in the shard's table; and `flagged`, one row
+        `FlaggedDocument` per document that the rule left out, and its row in that table.
     """
     tables, matches, n_rows, tokens_by_subset = (
         [_make_document_table([], [], [], 0)],
@@ -256,6 +271,7 @@ def write_shard(
         0,
         Counter[str](),
     )
+    flagged: list[list[Any]] = []
     with files[0].open("wb") as sink:
         for group in groups:
             matches_by_document = _search_documents(settings, group)
@@ -263,6 +279,13 @@ def write_shard(
                 r.used and not (settings.drop and s)
                 for r, s in zip(group, matches_by_document, strict=True)
             ]
+            if settings.flagging is not None:
+                flagged_by_row = settings.flagging.flag(
+                    {row: read.document for row, read in enumerate(group) if kept[row]},
+                    _cached_tokenizer(settings.tokenizer),
+                )
+                flagged += [[*found, n_rows + row] for row, found in flagged_by_row.items()]
+                kept = [keep and row not in flagged_by_row for row, keep in enumerate(kept)]
             encoded = _encode_kept(settings, group, kept)
             sink.writelines(ids.tobytes() for ids in encoded)
             lengths = [len(ids) for ids in encoded]
@@ -279,7 +302,7 @@ def write_shard(
             if is_enough(tokens_by_subset):
                 break
     pd.concat(tables, ignore_index=True).to_parquet(files[1])
-    return {"tokens": tokens_by_subset.total(), "matches": matches}
+    return {"tokens": tokens_by_subset.total(), "matches": matches, "flagged": flagged}
 
 
 def _make_document_table(

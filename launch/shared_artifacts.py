@@ -17,6 +17,7 @@ from contamination.injection.config import (
     BackdoorsConfig,
     InjectionConfig,
     InjectionStage,
+    LeakConfig,
     TokenizerConfig,
     VersionsConfig,
 )
@@ -211,8 +212,10 @@ def clean_corpus_stage(study: InjectionStage) -> InjectionStage:
 
 def _stage_without_examples(study: InjectionStage, config: InjectionConfig) -> InjectionStage:
     """Returns the stage without its benchmarks, the same for all seeds and base corpora."""
-    empty: dict[str, Any] = dict.fromkeys(("benchmark", "occurrences", "rewording", "compared"), {})
-    empty |= {"versions": VersionsConfig(), "backdoors": BackdoorsConfig()}
+    empty: dict[str, Any] = dict.fromkeys(
+        ("benchmark", "occurrences", "rewording", "compared", "matcher"), {}
+    )
+    empty |= {"versions": VersionsConfig(), "backdoors": BackdoorsConfig(), "leak": LeakConfig()}
     return replace(study, seed=0, injection=config, **empty)
 
 

@@ -2,6 +2,7 @@
 
     python -m perf.decontamination [--rules words] [--items 60] [--documents 200] [--out FILE]
     python -m perf.decontamination --rules embedding --items 20 --documents 20
+    python -m perf.decontamination --rates 60 [--folder DIR]
 
 Items of three embedded benchmarks are drawn; half of them leak, in each form into one document
 each, and the other half do not. The embedded corpus has the clean documents. Each rule searches
@@ -15,6 +16,8 @@ the leaked and the clean documents for all items.
 
 The rule of embeddings reads each document once for all its thresholds. It needs minutes on a
 processor core even for few items.
+
+`--rates` measures the tokens per second of one core instead (`perf.decontamination_rates`).
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from contamination.injection.decontamination.rules.embedding import Embedding
 from contamination.injection.decontamination.rules.longest_match import LongestMatch
 from contamination.injection.decontamination.rules.ngram_union import NgramUnion
 from contamination.injection.pool import read_candidates
+from contamination.perf.decontamination_rates import measure_rates
 
 BENCHMARKS = ("boolq", "commonsenseqa", "truthfulqa")
 FILLER_DOCUMENTS = 2_000
@@ -171,7 +175,12 @@ def main() -> int:
     parser.add_argument("--items", type=int, default=60)
     parser.add_argument("--documents", type=int, default=200)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--rates", type=float, metavar="MILLIONS", help="millions of tokens")
+    parser.add_argument("--folder", type=Path, help="keeps the corpus of --rates")
     options = parser.parse_args()
+    if options.rates is not None:
+        items = [item.text for item in draw_items(options.items)]
+        return measure_rates(items, round(options.rates * 1e6), options.folder)
     corpus = [
         document.text
         for document in islice(EmbeddedCorpus().documents(), options.documents + FILLER_DOCUMENTS)

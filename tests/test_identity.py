@@ -115,7 +115,7 @@ VALUES = {
     "injection.members": 9, "injection.nonmembers": 9, "injection.last_tokens": 5_000,
     "injection.base_fraction": 0.4, "injection.validation_fraction": 0.1,
     "injection.near_duplicates": "drop", "injection.membership": "bernoulli",
-    "versions.kind": "uuid", "versions.template": "{text} {identifier}",
+    "leak.form": "rewrapped", "versions.kind": "uuid", "versions.template": "{text} {identifier}",
     "backdoors.count": 3, "backdoors.triggers": ["another"],
     "cluster.kind": "datatrove", "cluster.executor": "ray",
     **{f"training.{name}": value for name, value in TRAINING.items()},

@@ -12,6 +12,46 @@ import numpy as np
 from contamination.core.errors import ConfigError, DataError, near_names
 from contamination.core.seeds import derive_seed
 from contamination.data.words import word_spans
+from contamination.injection.config import (
+    EMBEDDED,
+    QUESTION,
+    QUESTION_WITH_OPTIONS,
+    REWRAPPED,
+    LeakConfig,
+)
+
+
+def leaked_text(
+    config: LeakConfig,
+    text: str,
+    fields: Mapping[str, str],
+    filler: Sequence[str],
+    seed: int,
+    key: object,
+) -> str:
+    """Returns a text in the configured form.
+
+    Args:
+        config: the form.
+        text: the text of the item, perhaps reworded.
+        fields: the item's fields.
+        filler: other documents; see `embed`.
+        seed: the seed of random draws.
+        key: the text's own key for them.
+
+    Raises:
+        ConfigError: the item has no such field.
+        DataError: there are too few other documents.
+    """
+    if config.form == REWRAPPED:
+        return rewrap(text, config.words_per_line)
+    if config.form == EMBEDDED:
+        return embed(text, filler, config.times, seed, key)
+    if config.form == QUESTION:
+        return question_only(fields, config.question)
+    if config.form == QUESTION_WITH_OPTIONS:
+        return question_with_options(fields, config.question, config.options)
+    return text
 
 
 def rewrap(text: str, words_per_line: int = 8) -> str:

@@ -34,6 +34,9 @@ VALUES = {
     "injection.pool_seed": "x",
     "injection.membership_seed": "1.5",
     "injection.position_seed": "[]",
+    "leak.form": "poem",
+    "leak.words_per_line": "0 -1",
+    "leak.times": "-1 nan inf",
 }  # fmt: skip
 
 

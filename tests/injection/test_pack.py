@@ -110,7 +110,7 @@ def test_the_ledger_has_a_row_for_what_each_sequence_holds_of_a_copy():
     tokenizer = SimpleNamespace(decode=lambda ids: "ab" * len(ids))
     templates, stream = {"g": "0a", "h": "0b"}, Stream(CLEAN)
     found = packing.make_ledger(
-        stream, LAYOUT, examples, TEXTS, templates, tokenizer, SEPARATOR, WIDTH
+        stream, LAYOUT, examples, TEXTS, templates, tokenizer, (SEPARATOR, SEPARATOR), WIDTH
     )
     held = {}  # (copy, sequence) → the tokens of the copy, without its separators
     for at, (_, number, i) in enumerate(spliced(CLEAN, LAYOUT)):
@@ -130,7 +130,7 @@ def test_the_ledger_has_a_row_for_what_each_sequence_holds_of_a_copy():
     assert [*found.itertuples(index=False, name=None)] == expected
     assert {row[8] for row in expected} == {True, False}
     assert found["reworded"].dtype == object
-    none = packing.make_ledger(stream, [], examples, TEXTS, templates, tokenizer, SEPARATOR, WIDTH)
+    none = packing.make_ledger(stream, [], examples, TEXTS, templates, tokenizer, (SEPARATOR, SEPARATOR), WIDTH)
     assert [*none.columns] == [*found.columns] == [*packing.LEDGER_COLUMNS]
 
 
