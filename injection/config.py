@@ -34,6 +34,13 @@ EXACT, BERNOULLI = "exact", "bernoulli"
 """How members are drawn: a given number of them, or a fair coin for each example."""
 CANARY, UUID, SHA256, URL, REWORDING = "canary", "uuid", "sha256", "url", "rewording"
 """What distinguishes the versions of an example."""
+WHOLE_TEXT, QUESTION_FORM, ANSWER_FORM = "whole", "question", "answer"
+WITH_OPTIONS_FORM, WITHOUT_OPTIONS_FORM = "question_with_options", "without_options"
+FORMS = (
+    *(WHOLE_TEXT, QUESTION_FORM, WITH_OPTIONS_FORM, ANSWER_FORM),
+    WITHOUT_OPTIONS_FORM,
+)
+"""Which lines of an example's template a copy has."""
 DEFAULT_SIZE = 100
 """The default number of members, and of non-members, per benchmark."""
 VOCABULARY = between(260, 1_000_000)
@@ -100,6 +107,10 @@ class InjectionConfig(Ranged, node="injection"):
     `window`."""
     copy_distance_tokens: int = ranged_field(0, at_least(0))
     """The minimum number of tokens between the starts of two copies of an example."""
+    form: str = field_naming_unless_default(WHOLE_TEXT, one_of(FORMS))
+    """Which lines of an example's template are inserted: whole (all of them), question (without the
+    lines of the options and of the answer), question_with_options, answer, or without_options
+    (question and answer). The examples are scored as a whole in any case."""
     split_copies: bool = False
     """Whether a copy may be split between two packed sequences."""
     membership: str = field_naming_unless_default(EXACT, one_of((EXACT, BERNOULLI)))
@@ -275,6 +286,10 @@ class InjectionStage(PoolStage):
         for name in self.compared:
             remedy = f"{THIS_CORPUS} and {POOL_COPIES} are reserved names; give it another name."
             require(name not in (THIS_CORPUS, POOL_COPIES), "compared", name, remedy)
+        changes_texts = self.versions.enabled or self.backdoors.enabled
+        remedy = "versions and backdoors change whole texts: choose injection.form=whole."
+        is_whole = self.injection.form == WHOLE_TEXT
+        require(is_whole or not changes_texts, "injection.form", self.injection.form, remedy)
         remedy = "this name is reserved for the mean over benchmarks; give another name."
         require(ALL_BENCHMARKS not in self.benchmark, "benchmark", ALL_BENCHMARKS, remedy)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,8 @@ import pandas as pd
 from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError
 from contamination.core.seeds import derive_seed
-from contamination.injection.config import InjectionStage
+from contamination.injection.config import WHOLE_TEXT, InjectionStage
+from contamination.injection.decontamination.forms import leaked_lines
 from contamination.injection.ordering import make_order
 from contamination.injection.packing import ShardPart
 from contamination.injection.placement import Segment
@@ -129,7 +131,8 @@ def _ids_of_shard(parts: list[ShardPart], tokenizer: Tokenizer, separator: list[
 def _texts_of_copies(
     stage: InjectionStage, examples: pd.DataFrame, example_and_copy_numbers: list[tuple[int, int]]
 ) -> list[str]:
-    texts = [str(examples["text"].iloc[index]) for index, _ in example_and_copy_numbers]
+    text_of = _inserted_texts(stage, examples)
+    texts = [text_of[index] for index, _ in example_and_copy_numbers]
     if not stage.rewording or stage.versions.enabled:
         return texts
     keys = [
@@ -138,6 +141,17 @@ def _texts_of_copies(
     seed = derive_seed(stage.injection.position_seed or 0, "rewording")
     reworded: list[str] = instantiate_node("rewording", stage.rewording).reword(texts, keys, seed)
     return reworded
+
+
+def _inserted_texts(stage: InjectionStage, examples: pd.DataFrame) -> list[str]:
+    """Returns what is inserted of each example, before any rewording."""
+    form = stage.injection.form
+    if form == WHOLE_TEXT:
+        return [str(text) for text in examples["text"]]
+    rows = zip(examples["benchmark"], examples["fields"], strict=True)
+    return [
+        leaked_lines(json.loads(fields), name, stage.benchmark[name], form) for name, fields in rows
+    ]
 
 
 def _check_reworded_lengths(stage: InjectionStage, texts: list[str], ids: list[Ids]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from contamination.core.config import instantiate_node
 from contamination.data.readers import Document
 from contamination.data.readers.rows import group_by_size
-from contamination.injection.config import InjectionStage
+from contamination.injection.config import WHOLE_TEXT, InjectionStage
 from contamination.injection.copies import make_copies
 from contamination.injection.finished_corpus_search import texts_by_example
 from contamination.injection.pool import draw_pool
@@ -38,6 +38,7 @@ def check_first_documents_contain_no_example(stage: InjectionStage, tokenizer: T
     """
     stage, config = stage.resolved(), stage.injection
     exact = stage.rewording.get("_target_", EXACT_REWORDING) == EXACT_REWORDING
+    exact = exact and config.form == WHOLE_TEXT
     if config.decontamination != "off" or not exact or stage.cluster.kind != "local":
         return
     examples = draw_pool(stage, check_and_read_candidates(stage), tokenizer).examples

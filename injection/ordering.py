@@ -19,7 +19,7 @@ from contamination.core.errors import ArtifactError, ConfigError, require
 from contamination.core.integrity import errors_naming_folders
 from contamination.core.seeds import derive_seed
 from contamination.data.perturbation.word_edits import Exact
-from contamination.injection.config import REWORDING, InjectionConfig, InjectionStage
+from contamination.injection.config import REWORDING, WHOLE_TEXT, InjectionConfig, InjectionStage
 from contamination.injection.corpus import PackedCorpus
 from contamination.injection.occurrences import ORDERED_TARGET, Ordered
 
@@ -44,6 +44,8 @@ def check_ordered(stage: InjectionStage) -> None:
     config = stage.injection
     remedy = "with occurrences=ordered a shard is never split: set injection.split_copies=false."
     require(not config.split_copies, "injection.split_copies", config.split_copies, remedy)
+    remedy = "with occurrences=ordered shards consist of whole texts: choose injection.form=whole."
+    require(config.form == WHOLE_TEXT, "injection.form", config.form, remedy)
     makes_versions = stage.versions.enabled and stage.versions.kind == REWORDING
     rewording = instantiate_node("rewording", stage.rewording) if stage.rewording else Exact()
     remedy = "with occurrences=ordered all copies of a shard are equal: choose rewording=none."

@@ -5,13 +5,37 @@ Verbatim and reworded leaks are the text itself and a rewording (`data.perturbat
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from contamination.core.errors import ConfigError, DataError, near_names
 from contamination.core.seeds import derive_seed
+from contamination.data.config import BenchmarkConfig
 from contamination.data.words import word_spans
+from contamination.injection.config import (
+    ANSWER_FORM,
+    QUESTION_FORM,
+    WHOLE_TEXT,
+    WITH_OPTIONS_FORM,
+    WITHOUT_OPTIONS_FORM,
+)
+
+QUESTION, OPTIONS, ANSWER = PARTS = ("question", "options", "answer")
+PARTS_OF_FORM = {
+    QUESTION_FORM: (QUESTION,),
+    WITH_OPTIONS_FORM: (QUESTION, OPTIONS),
+    ANSWER_FORM: (ANSWER,),
+    WITHOUT_OPTIONS_FORM: (QUESTION, ANSWER),
+}
+NEEDED_PARTS = {
+    QUESTION_FORM: (QUESTION, ANSWER),
+    WITH_OPTIONS_FORM: PARTS,
+    ANSWER_FORM: (QUESTION, ANSWER),
+    WITHOUT_OPTIONS_FORM: PARTS,
+}
+"""The parts that a form must be able to tell apart."""
 
 
 def rewrap(text: str, words_per_line: int = 8) -> str:
@@ -83,6 +107,48 @@ def question_with_options(
 ) -> str:
     """Returns the item's question and its options, without the answer; raises as the former."""
     return f"{_field(fields, question)}\n{_field(fields, options)}"
+
+
+def leaked_lines(
+    fields: Mapping[str, str], benchmark: str, config: BenchmarkConfig, form: str
+) -> str:
+    """Returns the lines of an item's text that a form consists of (`injection.config.FORMS`).
+
+    A line of the template belongs to the answer if it has the answer's field, to the options if it
+    has theirs, and otherwise to the question.
+
+    Args:
+        fields: the item's fields.
+        benchmark: the benchmark's name, for errors.
+        config: the benchmark, with its template.
+        form: the form.
+
+    Raises:
+        ConfigError: the template has no line of a part that the form is about.
+    """
+    if form == WHOLE_TEXT:
+        return config.template.format(**fields)
+    lines: dict[str, list[str]] = {part: [] for part in PARTS}
+    kept = []
+    for line in config.template.split("\n"):
+        named = {name for _, name, *_ in string.Formatter().parse(line)}
+        part = (
+            ANSWER
+            if config.answer_field in named
+            else OPTIONS
+            if config.options_field in named
+            else QUESTION
+        )
+        lines[part].append(line)
+        kept += [line] * (part in PARTS_OF_FORM[form])
+    missing = [part for part in NEEDED_PARTS[form] if not lines[part]]
+    if missing:
+        raise ConfigError(
+            f"injection.form is {form!r}: the template of benchmark {benchmark} has no line of the "
+            f"{' and '.join(missing)} alone. Choose another form or other benchmarks, or name "
+            f"benchmark.{benchmark}.answer_field and options_field."
+        )
+    return "\n".join(kept).format(**fields)
 
 
 def _field(fields: Mapping[str, str], name: str) -> str:
