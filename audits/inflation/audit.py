@@ -50,7 +50,8 @@ class Inflation(Audit):
         if self.choose_seed is not None and self.choose_seed not in seeds:
             known = ", ".join(map(str, seeds))
             raise ConfigError(
-                f"audit.choose_seed is {self.choose_seed}: no cell has this seed. Choose from {known}."
+                f"audit.choose_seed is {self.choose_seed}: no cell has this seed. Choose from "
+                f"{known}."
             )
 
         def conduct(folder: Path) -> AuditResult:

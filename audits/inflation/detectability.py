@@ -1,6 +1,7 @@
 """Can inflation be seen? The inflation of each condition beside the d′ of every method.
 
-d′ = √2 Φ⁻¹(AUROC) of members against non-members (`reference_attack.strength`). A condition is
+d′ = √2 Φ⁻¹(AUROC) of members against non-members (`reference_attack.strength`), of members with one
+number of copies at a time. A condition is
 *inflated* if the interval of its total effect is above 0, and *undetected* if no method's interval
 of d′ is. Candidates for blind spots, inflated and undetected, are chosen on the cells of one seed;
 they count only if they are both on the cells of the other seeds, too.
@@ -17,6 +18,8 @@ from contamination.analysis.cells import CONTAMINATED
 from contamination.audits.cells import AuditedCell
 from contamination.audits.inflation.effects import (
     TOTAL,
+    Effect,
+    Flags,
     Results,
     mean_effect,
     student_interval,
@@ -34,12 +37,12 @@ CHOSEN, CONFIRMED = "chosen on", "confirmed on"
 def detectability_rows(
     group: Group, about: Mapping[str, Any], confidence: float, choose_seed: int | None
 ) -> Iterator[dict[str, Any]]:
-    """Yields one row per part (the seed of choice, the others), benchmark and measure.
+    """Yields a row per part (the seed of choice, the others), copies, benchmark and measure.
 
-    Columns: those of `about`; occurrences (the mean of inserted items); part; seeds; benchmark;
-    measure; the total effect with its interval (value, low, high); method, the one with the largest
-    d′ without a reference, and its d_prime with interval; twins_d_prime, that of the loss against
-    the clean twins; inflated; detected, by any method without a reference.
+    Columns: those of `about`; occurrences; part; seeds; benchmark; measure; the total effect with
+    its interval (value, low, high); method, the one with the largest d′ without a reference, and
+    its d_prime with interval; twins_d_prime, that of the loss against the clean twins; inflated;
+    detected, by any method without a reference.
     """
     chosen = min(group.seeds) if choose_seed is None else choose_seed
     parts = {
@@ -48,39 +51,43 @@ def detectability_rows(
     }
     scores = method_scores(group)
     benchmarks = group.family.benchmarks
-    doses = group.doses[group.doses > 0]
+    names = [str(name) for name in dict.fromkeys(benchmarks)]
     for part, seeds in parts.items():
         if not seeds or not scores:
             continue
-        rows = [k for k, cell in enumerate(group.cells) if cell.cell.seed in seeds]
-        of_seeds = [group.seeds.index(seed) for seed in seeds]
-        for benchmark in [*dict.fromkeys(benchmarks), *[ALL_BENCHMARKS][: len({*benchmarks}) - 1]]:
-            mask = np.ones(len(benchmarks), bool) if benchmark == ALL_BENCHMARKS else (
-                benchmarks == benchmark
-            )  # fmt: skip
-            found = _d_primes(group, scores, rows, mask, confidence)
-            plain = {name: row for name, row in found.items() if name != AGAINST_TWINS}
-            best = max(plain, key=lambda name: plain[name]["d_prime"], default=None)
-            if best is None:
-                continue
-            twins = found.get(AGAINST_TWINS, {})
-            for measure in MEASURES:
-                values = group.results(measure).effect(TOTAL)[of_seeds][:, mask]
-                effect = mean_effect(values, benchmarks[mask], confidence)
-                yield {
+        for dose in group.dose_levels:
+            for benchmark in [*names, *[ALL_BENCHMARKS] * (len(names) > 1)]:
+                mask = np.isin(benchmarks, names if benchmark == ALL_BENCHMARKS else [benchmark])
+                found = _d_primes(group, scores, seeds, dose, mask, confidence)
+                plain = {name: row for name, row in found.items() if name != AGAINST_TWINS}
+                if not plain:
+                    continue
+                best = max(plain, key=lambda name: plain[name]["d_prime"])
+                twins = found.get(AGAINST_TWINS, {})
+                shared = {
                     **about,
-                    "occurrences": float(doses.mean()),
+                    "occurrences": dose,
                     "part": part,
                     "seeds": ", ".join(map(str, seeds)),
-                    "benchmark": str(benchmark),
-                    "measure": measure,
-                    **{name: getattr(effect, name) for name in ("value", "low", "high")},
+                    "benchmark": benchmark,
                     "method": best,
                     **plain[best],
                     **{f"twins_{name}": value for name, value in twins.items()},
-                    "inflated": effect.low > 0,
                     "detected": any(row["d_prime_low"] > 0 for row in plain.values()),
                 }
+                for measure in MEASURES:
+                    effect = _total_effect(group, measure, seeds, dose, mask, confidence)
+                    ends = {name: getattr(effect, name) for name in ("value", "low", "high")}
+                    yield {**shared, "measure": measure, **ends, "inflated": effect.low > 0}
+
+
+def _total_effect(
+    group: Group, measure: str, seeds: Sequence[int], dose: int, mask: Flags, confidence: float
+) -> Effect:
+    rows = [group.seeds.index(seed) for seed in seeds]
+    values = group.results(measure).effect(TOTAL)
+    of_dose = np.where(group.inserted_doses == dose, values, np.nan)
+    return mean_effect(of_dose[rows][:, mask], group.family.benchmarks[mask], confidence)
 
 
 def method_scores(group: Group) -> dict[str, Results]:
@@ -99,8 +106,11 @@ def method_scores(group: Group) -> dict[str, Results]:
 
 
 def _expected_loss(group: Group, seed: int) -> Results:
-    """Returns the clean twins' mean score; the twin of the same seed shares the order of training,
-    which an attacker would not know, so it is left out where there are others."""
+    """Returns the clean twins' mean score, shape (N,).
+
+    The twin of the same seed shares the order of training, which an attacker would not know, so it
+    is left out where there are others.
+    """
     others = [k for k, twin_seed in enumerate(group.family.seeds) if twin_seed != seed]
     twins: Results = group.family.losses[others or slice(None)]
     mean: Results = twins.mean(axis=0)
@@ -115,15 +125,21 @@ def _default_scores(cell: AuditedCell) -> dict[str, Any]:
 
 
 def _d_primes(
-    group: Group, scores: Mapping[str, Results], rows: Sequence[int], mask: Any, confidence: float
+    group: Group,
+    scores: Mapping[str, Results],
+    seeds: Sequence[int],
+    dose: int,
+    mask: Flags,
+    confidence: float,
 ) -> dict[str, dict[str, float]]:
-    """Returns the d′ of each method with its interval, over the cells in the rows."""
-    inside, outside = group.doses[rows][:, mask] > 0, group.doses[rows][:, mask] == 0
+    """Returns the d′ of each method with its interval, over the cells of the seeds."""
+    rows = [k for seed in seeds for k in group.rows_of(seed)]
+    doses = group.doses[rows][:, mask]
     found = {}
     for name, values in scores.items():
         try:
             auroc = mean_auroc(
-                values[rows][:, mask], inside, outside, group.family.benchmarks[mask]
+                values[rows][:, mask], doses == dose, doses == 0, group.family.benchmarks[mask]
             )
         except ValueError:  # no cell has members and non-members of a benchmark
             continue

@@ -86,9 +86,8 @@ def mean_effect(values: Results, benchmarks: NDArray[np.str_], confidence: float
     """
     known = np.isfinite(values)
     names = [name for name in np.unique(benchmarks) if known[:, benchmarks == name].any()]
-    complete = [
-        seed for seed, row in enumerate(known) if all(row[benchmarks == name].any() for name in names)
-    ]
+    of_names = [benchmarks == name for name in names]
+    complete = [s for s, row in enumerate(known) if all(row[mask].any() for mask in of_names)]
     if not names or not complete:
         return Effect(np.nan, np.nan, np.nan, 0, 0)
     mean = _clustered_mean(values[complete], benchmarks, names)

@@ -12,10 +12,8 @@ import pandas as pd
 
 from contamination.audits.inflation.detectability import detectability_rows
 from contamination.audits.inflation.effects import (
-    DIRECT,
     EFFECTS,
     SPILLOVER,
-    TOTAL,
     Effect,
     Flags,
     Results,
@@ -49,22 +47,21 @@ class InflationFindings:
     def effects(self) -> pd.DataFrame:
         """One row per condition, copies, benchmark, measure and effect.
 
-        Columns: condition, learning_rate, form, stage, occurrences (0: the spillover of members
-        with several numbers of copies), benchmark, measure, effect, value, low, high, seeds, items.
+        Columns: condition, learning_rate, form, stage, occurrences, benchmark, measure, effect,
+        value, low, high, seeds, items. The spillover of cells whose members have several numbers of
+        copies is that of all of them together.
         """
         return pd.DataFrame(row for group in self.groups for row in self._effect_rows(group))
 
     def _effect_rows(self, group: Group) -> Iterator[dict[str, Any]]:
-        levels = group.dose_levels
         for measure in MEASURES:
             results = group.results(measure)
             for effect in EFFECTS:
                 values = results.effect(effect)
-                # members have one number of copies each; non-members belong to all of them
-                doses = levels if effect != SPILLOVER else [levels[0] if len(levels) == 1 else 0]
-                for dose in doses:
-                    of_dose = group.inserted_doses == dose
-                    chosen = np.where(of_dose, values, np.nan) if effect != SPILLOVER else values
+                for dose in group.dose_levels:
+                    # items that were left out belong to no number of copies
+                    is_chosen = (group.inserted_doses == dose) | (effect == SPILLOVER)
+                    chosen = np.where(is_chosen, values, np.nan)
                     about = {**_about(group), "occurrences": dose, "measure": measure}
                     for benchmark, mean in self._means(chosen, group.family):
                         yield {**about, "benchmark": benchmark, "effect": effect, **asdict(mean)}
@@ -129,12 +126,6 @@ class InflationFindings:
             for row in detectability_rows(group, _about(group), self.confidence, self.choose_seed)
         )
 
-    def level_of(self, group: Group, benchmark: str) -> pd.Series:
-        """Returns the row of `clean` of a group's twins."""
-        clean = self.clean
-        is_row = (clean["condition"] == group.family.name) & (clean["benchmark"] == benchmark)
-        return clean[is_row].iloc[0]
-
     @property
     def lacking_replicates(self) -> list[str]:
         """The conditions without a direct effect: no seed has swapped replicates."""
@@ -155,6 +146,3 @@ def _benchmark_masks(family: Family) -> Iterator[tuple[str, Flags]]:
     yield from ((str(name), names == name) for name in dict.fromkeys(names))
     if len({*names}) > 1:
         yield ALL_BENCHMARKS, np.ones(len(names), bool)
-
-
-__all__ = ["DIRECT", "SPILLOVER", "TOTAL", "InflationFindings"]

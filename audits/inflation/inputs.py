@@ -141,7 +141,9 @@ class Group:
         """
         values, sides = self.answers[measure], (self.doses > 0, self.doses == 0)
         inserted, left_out = (
-            np.array([_mean_where(values[rows], side[rows]) for rows in map(self.rows_of, self.seeds)])
+            np.array(
+                [_mean_where(values[rows], side[rows]) for rows in map(self.rows_of, self.seeds)]
+            )
             for side in sides
         )
         twins = self.family.results[measure]
@@ -200,8 +202,8 @@ def split_into_families(field: str, cells: Sequence[AuditedCell]) -> list[list[A
     for family in contaminated:
         if all(cell.doses.any() for cell in family):
             raise ConfigError(
-                f"{field}: {family[0].name} has no clean twin, a cell trained alike without a copy. "
-                "Add cells with occurrences.count=0 to the sweep."
+                f"{field}: {family[0].name} has no clean twin, a cell trained alike without a "
+                "copy. Add cells with occurrences.count=0 to the sweep."
             )
     return contaminated
 
@@ -265,9 +267,9 @@ def make_groups(field: str, answered: Sequence[Answered]) -> list[Group]:
             [one.cell for one in ones],
             family,
             {m: np.array([_column(o.answers, m, items) for o in ones]) for m in MEASURES},
-            np.array(
-                [_column(o.cell.cell.examples, "occurrences", items) for o in ones]
-            ).astype(np.int64),
+            np.array([_column(o.cell.cell.examples, "occurrences", items) for o in ones]).astype(
+                np.int64
+            ),
         )
         for ones in by_recipe.values()
     ]

@@ -122,12 +122,13 @@ def tokenize_questions(
     left_out: LeftOut = Counter()
     context = loaded.source.context
     for question in question_set.questions:
+        room = None if context is None else context - WRITTEN_EXTRA * question.is_free
         texts = [question.prompt.rstrip(), *question.texts, *question.letter_texts]
         prompt_ids, *ids = loaded.tokenizer(texts, verbose=False)["input_ids"]
         prompt_length = shared_prompt_length(prompt_ids, ids)
         if prompt_length == 0:
             left_out[question.benchmark, "no token is before the options"] += 1
-        elif context is not None and max(map(len, ids)) + WRITTEN_EXTRA * question.is_free > context:
+        elif room is not None and max(map(len, ids)) > room:
             left_out[question.benchmark, "an option's text is longer than the model's context"] += 1
         else:
             tokenized.append(TokenizedQuestion(question, ids, prompt_length))

@@ -325,8 +325,8 @@ def answer_margins(table: pd.DataFrame) -> np.ndarray[Any, Any]:
 
     It is the right option's score by the benchmark's own criterion less the best wrong one's, so
     that it is above 0 where the right option is chosen. By `sum` and `letter` the scores are
-    log-probabilities; by the others they are log-probabilities per unit of length. For a free answer
-    it is the log-probability of the right answer.
+    log-probabilities; by the others they are log-probabilities per unit of length. For a free
+    answer it is the log-probability of the right answer.
     """
     return np.array([_answer_margin(row) for row in table.itertuples()], np.float64)
 
