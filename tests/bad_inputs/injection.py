@@ -26,6 +26,7 @@ VALUES = {
     "injection.last_tokens": "0 -1 1000000",
     "injection.copy_distance_tokens": "-1",
     "injection.split_copies": "perhaps",
+    "injection.form": "half",
     "injection.decontamination": "remove",
     "injection.near_duplicates": "merge",
     "injection.membership": "coin",
