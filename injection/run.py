@@ -23,6 +23,7 @@ from contamination.core.artifacts import (
 )
 from contamination.core.config import instantiate_node
 from contamination.core.errors import DataError, require
+from contamination.core.hashing import combined_digest
 from contamination.core.models import model_digest
 from contamination.core.seeds import unit_hash
 from contamination.core.task_runner import TaskRunner, TasksConfig
@@ -43,7 +44,13 @@ from contamination.injection.backdoors import (
     backdoored_benchmark,
     probe_texts,
 )
-from contamination.injection.config import POOL_COPIES, THIS_CORPUS, InjectionConfig, InjectionStage
+from contamination.injection.config import (
+    POOL_COPIES,
+    THIS_CORPUS,
+    WHOLE_TEXT,
+    InjectionConfig,
+    InjectionStage,
+)
 from contamination.injection.copies import Insertions, make_copies
 from contamination.injection.corpus import (
     CONTAMINATION_FILE,
@@ -152,6 +159,9 @@ def input_digests(
         digests["tokenizer"] = Tokenizer(path).digest
     if path := stage.rewording.get("path"):
         digests["rewording"] = model_digest("rewording.path", path)
+    if stage.injection.form != WHOLE_TEXT:  # these fields say which lines are a form's
+        fields = {c.name: f"{c.config.answer_field}, {c.config.options_field}" for c in candidates}
+        digests["form"] = combined_digest(fields)
     return {**digests, "corpus": source.fingerprint()}
 
 

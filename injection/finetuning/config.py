@@ -16,7 +16,7 @@ from contamination.core.config import (
 )
 from contamination.core.errors import require
 from contamination.data.config import with_escapes
-from contamination.injection.config import InjectionStage, PoolStage
+from contamination.injection.config import WHOLE_TEXT, InjectionStage, PoolStage
 from contamination.injection.occurrences import ORDERED_TARGET
 
 TEMPLATE, CHAT, TEXT = "template", "chat", "text"
@@ -89,6 +89,9 @@ class FinetuningStage(PoolStage):
         sources = self.instructions or self.benchmark or self.corpus_folder
         remedy = "give it, benchmark or corpus_folder: there is nothing to train on."
         require(bool(sources), "instructions", {}, remedy)
+        remedy = "a fine-tuning set has whole texts: choose whole."
+        form = self.injection.form
+        require(form == WHOLE_TEXT, "injection.form", form, remedy)
         remedy = "a fine-tuning set has no shards: choose fixed, ladder, poisson or share."
         nodes = [self.occurrences, *(config.occurrences for config in self.benchmark.values())]
         targets = [node.get("_target_") for node in nodes if isinstance(node, Mapping)]
