@@ -127,6 +127,9 @@ class BenchmarkConfig(Ranged):
     """The field of an example's options, one per line, including the right answer."""
     drawn_options: int | None = runtime_field(None, at_least(2))
     """How many options to draw from other questions' answers, including the right one."""
+    accepted_field: str | None = runtime_field(None)
+    """The field of the accepted answers, one per line, if there are no options: the model writes
+    its answer, which is right if it equals one of them."""
     chosen_by: str = runtime_field("sum", one_of(CHOSEN_BY))
     """The benchmark's usual accuracy: an option is chosen by the `sum` of its log-likelihood, by
     its log-likelihood per `token`, `character` or `byte`, or by that of its `letter` alone."""

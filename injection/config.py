@@ -34,8 +34,11 @@ NEAR_DUPLICATES = ("keep", "flag", "drop")
 EXACT, BERNOULLI = "exact", "bernoulli"
 """How members are drawn: a given number of them, or a fair coin for each example."""
 VERBATIM_FORM, REWRAPPED, EMBEDDED = "verbatim", "rewrapped", "embedded"
-QUESTION, QUESTION_WITH_OPTIONS = "question", "question_with_options"
-FORMS = (VERBATIM_FORM, REWRAPPED, EMBEDDED, QUESTION, QUESTION_WITH_OPTIONS)
+QUESTION_FORM, WITH_OPTIONS_FORM = "question", "question_with_options"
+ANSWER_FORM, WITHOUT_OPTIONS_FORM = "answer", "without_options"
+LINE_FORMS = (QUESTION_FORM, WITH_OPTIONS_FORM, ANSWER_FORM, WITHOUT_OPTIONS_FORM)
+"""The forms that have some lines of an example's template."""
+FORMS = (VERBATIM_FORM, REWRAPPED, EMBEDDED, *LINE_FORMS)
 """The forms in which examples leak."""
 CANARY, UUID, SHA256, URL, REWORDING = "canary", "uuid", "sha256", "url", "rewording"
 """What distinguishes the versions of an example."""
@@ -211,21 +214,21 @@ class VersionsConfig(Ranged, node="versions"):
 
 @dataclass(frozen=True)
 class LeakConfig(Ranged, node="leak"):
-    """The form in which the members leak: what is made of a copy's text after its rewording."""
+    """The form in which the members leak.
+
+    Lines are chosen before a copy is reworded; it is wrapped or embedded afterwards.
+    """
 
     form: str = field_naming_unless_default(VERBATIM_FORM, one_of(FORMS))
-    """The form of a copy: verbatim (the whole text), rewrapped (in lines of `words_per_line`
-    words), embedded (within other text), question (without options and answer) or
-    question_with_options."""
+    """What a copy has: verbatim (the whole text), rewrapped (in lines of `words_per_line` words),
+    embedded (within other text), or some lines of the benchmark's template: question (neither
+    options nor answer), question_with_options, answer, or without_options (question and answer).
+    The examples are scored as a whole in any case."""
     words_per_line: int = field_naming_unless_default(8, at_least(1))
     """The number of words of a line (form rewrapped)."""
     times: float = field_naming_unless_default(3.0, between(0, 1_000))
     """The number of words of other text, divided by the copy's (form embedded). The other text is
     from the validation part of the corpus."""
-    question: str = field_naming_unless_default("question")
-    """The field of the benchmark's template that is the question."""
-    options: str = field_naming_unless_default("options")
-    """The field of the benchmark's template that has the options."""
 
 
 TRIGGERS = (
@@ -311,6 +314,12 @@ class InjectionStage(PoolStage):
         for name in self.compared:
             remedy = f"{THIS_CORPUS} and {POOL_COPIES} are reserved names; give it another name."
             require(name not in (THIS_CORPUS, POOL_COPIES), "compared", name, remedy)
+        changes_texts = self.versions.enabled or self.backdoors.enabled
+        remedy = (
+            "versions and backdoors change whole texts: choose verbatim, rewrapped or embedded."
+        )
+        has_lines = self.leak.form in LINE_FORMS
+        require(not (has_lines and changes_texts), "leak.form", self.leak.form, remedy)
         remedy = "this name is reserved for the mean over benchmarks; give another name."
         require(ALL_BENCHMARKS not in self.benchmark, "benchmark", ALL_BENCHMARKS, remedy)
 

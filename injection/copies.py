@@ -12,8 +12,8 @@ import pandas as pd
 from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError
 from contamination.core.seeds import derive_seed
-from contamination.injection.config import OWN_DOCUMENT, VERBATIM_FORM, InjectionStage
-from contamination.injection.decontamination.forms import leaked_text
+from contamination.injection.config import LINE_FORMS, OWN_DOCUMENT, InjectionStage
+from contamination.injection.decontamination.forms import leaked_lines, surrounded_text
 from contamination.injection.ordering import make_order
 from contamination.injection.packing import ShardPart
 from contamination.injection.placement import Segment
@@ -153,20 +153,29 @@ def _texts_of_copies(
     example_and_copy_numbers: list[tuple[int, int]],
     filler: Sequence[str],
 ) -> list[str]:
-    texts = [str(examples["text"].iloc[index]) for index, _ in example_and_copy_numbers]
+    text_of = _inserted_texts(stage, examples)
+    texts = [text_of[index] for index, _ in example_and_copy_numbers]
     keys = [
         f"{examples['example_id'].iloc[index]}/{copy}" for index, copy in example_and_copy_numbers
     ]
     if stage.rewording and not stage.versions.enabled:
         seed = derive_seed(stage.injection.position_seed or 0, "rewording")
         texts = instantiate_node("rewording", stage.rewording).reword(texts, keys, seed)
-    if stage.leak.form == VERBATIM_FORM:
-        return texts
-    fields = [json.loads(examples["fields"].iloc[index]) for index, _ in example_and_copy_numbers]
     seed = derive_seed(stage.injection.position_seed or 0, "leak")
     return [
-        leaked_text(stage.leak, text, of_text, filler, seed, key)
-        for text, of_text, key in zip(texts, fields, keys, strict=True)
+        surrounded_text(stage.leak, text, filler, seed, key)
+        for text, key in zip(texts, keys, strict=True)
+    ]
+
+
+def _inserted_texts(stage: InjectionStage, examples: pd.DataFrame) -> list[str]:
+    """Returns what is inserted of each example, before any rewording."""
+    form = stage.leak.form
+    if form not in LINE_FORMS:
+        return [str(text) for text in examples["text"]]
+    rows = zip(examples["benchmark"], examples["fields"], strict=True)
+    return [
+        leaked_lines(json.loads(fields), name, stage.benchmark[name], form) for name, fields in rows
     ]
 
 

@@ -24,6 +24,7 @@ from contamination.core.artifacts import (
 )
 from contamination.core.config import instantiate_node
 from contamination.core.errors import DataError, require
+from contamination.core.hashing import combined_digest
 from contamination.core.models import model_digest
 from contamination.core.seeds import unit_hash
 from contamination.core.task_runner import TaskRunner, TasksConfig
@@ -46,6 +47,7 @@ from contamination.injection.backdoors import (
 )
 from contamination.injection.config import (
     EMBEDDED,
+    LINE_FORMS,
     OWN_DOCUMENT,
     POOL_COPIES,
     THIS_CORPUS,
@@ -173,6 +175,9 @@ def input_digests(
         digests["rewording"] = model_digest("rewording.path", path)
     if stage.benchmark and (rule := check_matcher(stage)):
         digests |= {f"matcher.{name}": digest for name, digest in rule.inputs().items()}
+    if stage.leak.form in LINE_FORMS:  # these fields say which lines are a form's
+        fields = {c.name: f"{c.config.answer_field}, {c.config.options_field}" for c in candidates}
+        digests["form"] = combined_digest(fields)
     return {**digests, "corpus": source.fingerprint()}
 
 

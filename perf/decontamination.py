@@ -93,9 +93,9 @@ def leak(items: Sequence[Item], filler: Sequence[str]) -> dict[str, list[str | N
         leaks[f"embedded ×{times}"] = [
             forms.embed(text, filler, times, 0, key) for text, key in zip(texts, keys, strict=True)
         ]
-    leaks["question only"] = [forms.question_only(item.fields) for item in items]
+    leaks["question only"] = [item.fields["question"] for item in items]
     leaks["with options"] = [
-        forms.question_with_options(item.fields) if "options" in item.fields else None
+        "{question}\n{options}".format(**item.fields) if "options" in item.fields else None
         for item in items
     ]
     leaks["10% deleted"] = [*Delete(0.1).reword(texts, keys, 0)]

@@ -52,7 +52,10 @@ PRETRAINED = "model.pretraining."  # it names the base model, whose weights are 
 WANDB = ("wandb.mode", "wandb.project", "wandb.entity")
 QUESTIONS = tuple(
     f"benchmark.boolq.{name}"
-    for name in ("answer_field", "options", "options_field", "drawn_options", "chosen_by")
+    for name in (
+        *("answer_field", "options", "options_field", "drawn_options", "chosen_by"),
+        "accepted_field",
+    )
 )
 GIVES = contamination.detection.requirements.HFModel.provides
 READING = (

@@ -104,6 +104,22 @@ class Alternatives:
                 yield _with_columns(row, options="\n".join(options))
 
 
+@dataclass(frozen=True)
+class AcceptedAnswers:
+    """Adds `accepted`, the texts of a list, one per line."""
+
+    source: RowSource
+    answers: str
+    """The field path of the list of accepted answers."""
+
+    def rows(self, tally: Tally) -> Iterator[Row]:
+        """Yields the rows, with `accepted`."""
+        for row in self.source.rows(tally):
+            answers = _find_list_of_texts(row, self.answers, tally)
+            if answers is not None:
+                yield _with_columns(row, accepted="\n".join(str(a).strip() for a in answers))
+
+
 def with_letters(choices: Sequence[str]) -> list[str]:
     """Returns the choices as "A. …"; existing letters ("(A)…", "A) …") are replaced."""
     pairs = list(zip(ascii_uppercase, (str(c).strip() for c in choices), strict=False))

@@ -4,8 +4,10 @@ Each example is answered by likelihood over its options (Shi et al. 2024, table 
 put into the example's own template, and the option with the likeliest tokens is chosen. An
 option's tokens are those after the prompt's; if its first letters merge with the prompt's last
 ones into one token, that token belongs to the option. `detection.tasks.questions` defines several
-criteria of choice, which all use the same forward pass. The run folder contains
-`accuracy.parquet`, with one row per example.
+criteria of choice, which all use the same forward pass. If a benchmark has accepted answers in
+place of options, the model writes an answer by greedy decoding, which is compared with them
+(`detection.tasks.exact_match`). The run folder contains `accuracy.parquet`, with one row per
+example.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ import numpy as np
 from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.errors import DataError
 from contamination.core.integrity import errors_naming_folders
-from contamination.data.examples import examples_digest
+from contamination.data.examples import examples_digest, make_text
 from contamination.detection.config import DetectionConfig
 from contamination.detection.examples import open_examples
+from contamination.detection.forward.reader import Tokens, run_continuations
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models import open_model
 from contamination.detection.models.base import ModelHandle
@@ -45,6 +48,9 @@ from contamination.injection.corpus import open_corpus
 
 KIND = "accuracy"
 FILE = "accuracy.parquet"
+LENGTH_STEP = 8
+"""A free answer may have 8 to 15 tokens more than the right one; its length is a multiple of 8."""
+WRITTEN_EXTRA = 2 * LENGTH_STEP - 1
 
 
 @dataclass(frozen=True)
@@ -116,12 +122,13 @@ def tokenize_questions(
     left_out: LeftOut = Counter()
     context = loaded.source.context
     for question in question_set.questions:
+        room = None if context is None else context - WRITTEN_EXTRA * question.is_free
         texts = [question.prompt.rstrip(), *question.texts, *question.letter_texts]
         prompt_ids, *ids = loaded.tokenizer(texts, verbose=False)["input_ids"]
         prompt_length = shared_prompt_length(prompt_ids, ids)
         if prompt_length == 0:
             left_out[question.benchmark, "no token is before the options"] += 1
-        elif context is not None and max(map(len, ids)) > context:
+        elif room is not None and max(map(len, ids)) > room:
             left_out[question.benchmark, "an option's text is longer than the model's context"] += 1
         else:
             tokenized.append(TokenizedQuestion(question, ids, prompt_length))
@@ -157,10 +164,36 @@ def answer_logprobs(
     ]
 
 
+def write_answers(loaded: LoadedModel, questions: Sequence[TokenizedQuestion]) -> dict[str, str]:
+    """Returns what the model writes after each question with a free answer, by greedy decoding.
+
+    Args:
+        loaded: the model.
+        questions: the questions; those with options are left out.
+    """
+    free = [tokenized for tokenized in questions if tokenized.question.is_free]
+    prompts, lengths = [], []
+    for tokenized in free:
+        ids, start = tokenized.token_ids[0], tokenized.prompt_length
+        text = make_text(tokenized.question.example_id, tokenized.question.prompt, None, "")
+        prompts.append(Tokens(text, 0, ids[:start], truncated=False))
+        # few different lengths, since prompts of one length are continued together
+        lengths.append(-(-(len(ids) - start) // LENGTH_STEP) * LENGTH_STEP + LENGTH_STEP)
+    task = partial(
+        run_continuations, n=1, temperature=0.0, batch_tokens=loaded.settings.batch_tokens
+    )
+    samples = loaded.run_in_processes(task, KIND, prompts, lengths, [0] * len(prompts))
+    return {
+        tokenized.question.example_id: loaded.tokenizer.decode(ids, skip_special_tokens=True)
+        for tokenized, (ids,) in zip(free, samples, strict=True)
+    }
+
+
 def _answer_and_write(
     stage: AccuracyStage, handle: ModelHandle, question_set: QuestionSet, folder: Path
 ) -> WrittenFiles:
-    questions, unscored = tokenize_questions(LoadedModel(handle, stage.detection), question_set)
+    loaded = LoadedModel(handle, stage.detection)
+    questions, unscored = tokenize_questions(loaded, question_set)
     left_out = question_set.left_out + unscored
     if not questions:
         raise DataError(
@@ -169,6 +202,7 @@ def _answer_and_write(
             "Give a model of a longer context, or shorter examples."
         )
     logprobs = answer_logprobs(handle, stage.detection, questions)
-    table = make_answer_table([tokenized.question for tokenized in questions], logprobs)
+    written = write_answers(loaded, questions)
+    table = make_answer_table([tokenized.question for tokenized in questions], logprobs, written)
     table.to_parquet(folder / FILE, index=False)
     return WrittenFiles([FILE], {"examples": len(table), "left_out": left_out_rows(left_out)})

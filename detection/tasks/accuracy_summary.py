@@ -26,6 +26,7 @@ from contamination.core.statistics.significance import (
 )
 from contamination.data.config import CHOSEN_BY
 from contamination.detection.summary import format_estimate
+from contamination.detection.tasks.questions import chance_levels
 
 DRAWS, SEED = 1_000, 0
 RELABELINGS = 9_999
@@ -158,8 +159,7 @@ def _correct_by_criterion(table: pd.DataFrame, suffix: str = "") -> dict[str, pd
 
 
 def _format_by_benchmark(title: str, table: pd.DataFrame) -> list[str]:
-    chance = table["options"].map(lambda options: 1 / len(options))
-    chances = chance.groupby(table["benchmark"]).mean()
+    chances = pd.Series(chance_levels(table), table.index).groupby(table["benchmark"]).mean()
     criteria = table.groupby("benchmark")["chosen_by"].first()
     benchmark_estimates = estimates_by_benchmark(table)
     p_by_benchmark = p_values_by_benchmark(table)
@@ -248,7 +248,7 @@ def _format_notes(table: pd.DataFrame, left_out: Sequence[Mapping[str, object]])
             f"drawn options: {benchmark}: {len(rows)} examples have no wrong answers of their own, "
             "so they were drawn from the answers of other questions that were not inserted"
         )
-    for benchmark, rows in table.groupby("benchmark"):
+    for benchmark, rows in table[table["chosen"].notna()].groupby("benchmark"):
         chosen = [options[i] for options, i in zip(rows["options"], rows["chosen"], strict=True)]
         answer, times = Counter(chosen).most_common(1)[0]
         if len(rows) >= MIN_EXAMPLES and times > MAX_SHARE * len(rows):

@@ -3,7 +3,8 @@
 The benchmark's YAML names the field with the right answer and the source of the options: a fixed
 list, a field of the example, or, for examples without wrong answers, other questions' answers.
 Those are drawn by the example's id, and only from answers that were never inserted, so that a
-member's wrong options are as new to the model as a non-member's.
+member's wrong options are as new to the model as a non-member's. A benchmark with accepted answers
+and without options is answered freely: the model writes the answer.
 """
 
 from __future__ import annotations
@@ -25,24 +26,32 @@ from contamination.data.config import CHOSEN_BY, BenchmarkConfig
 from contamination.data.examples import lines_digest
 from contamination.data.templates import check_template
 from contamination.data.words import is_blank
+from contamination.detection.tasks.exact_match import is_exact_match
 from contamination.injection.corpus import PackedCorpus
 
-QUESTION_FIELDS = ("answer_field", "options", "options_field", "drawn_options", "chosen_by")
+QUESTION_FIELDS = (
+    *("answer_field", "options", "options_field", "drawn_options", "chosen_by"),
+    "accepted_field",
+)
+WRITTEN = "written"
+"""The criterion of free answers, in place of one of `CHOSEN_BY`."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """One example as a choice among at least two distinct options.
+    """One example as a choice among at least two distinct options, or with a free answer.
 
     Attributes:
         member, occurrences: as recorded in the corpus.
-        options: the options as values of the answer's field.
+        options: the options as values of the answer's field; of a free answer the right one alone.
         prompt: the example's text before the answer.
         texts: the example's whole text with each option in the answer's place.
         letter_texts: the same with only each option's letter; empty if options have no letters.
         answer: the index of the right option.
         drawn: whether the wrong options are other questions' answers.
-        chosen_by: the benchmark's own criterion of choice, see `BenchmarkConfig`.
+        chosen_by: the benchmark's own criterion of choice, see `BenchmarkConfig`; WRITTEN for a
+            free answer.
+        accepted: the accepted free answers; empty if there are options.
     """
 
     example_id: str
@@ -56,6 +65,12 @@ class Question:
     answer: int
     drawn: bool
     chosen_by: str
+    accepted: tuple[str, ...] = ()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the answer is written, and not chosen."""
+        return self.chosen_by == WRITTEN
 
 
 LeftOut = Counter[tuple[str, str]]
@@ -100,7 +115,7 @@ def make_questions(corpus: PackedCorpus, overrides: Mapping[str, BenchmarkConfig
         options = {field: getattr(override, field) for field in QUESTION_FIELDS}
         config = replace(recorded, **options)
         has_options = any((config.options, config.options_field, config.drawn_options))
-        if config.answer_field is None or not has_options:
+        if config.answer_field is None or not (has_options or config.accepted_field):
             reason = "its YAML names no answer_field or no options"
             question_set.left_out[str(benchmark), reason] += len(rows)
             continue
@@ -110,7 +125,8 @@ def make_questions(corpus: PackedCorpus, overrides: Mapping[str, BenchmarkConfig
 
 def questions_digest(questions: Sequence[Question]) -> str:
     """Returns a hash of the questions, with membership, independent of their order."""
-    return lines_digest(sorted(json.dumps(list(vars(q).values())) for q in questions))
+    rows = ([v for k, v in vars(q).items() if k != "accepted" or v] for q in questions)
+    return lines_digest(sorted(map(json.dumps, rows)))
 
 
 def _add_benchmark_questions(
@@ -125,7 +141,7 @@ def _add_benchmark_questions(
             f"{near_names(field, fields_by_row[0])}"
         )
     answers = [row_fields[field] for row_fields in fields_by_row]
-    inserted = {answer for answer, member in zip(answers, rows["member"], strict=True) if member}
+    inserted = {a for a, copies in zip(answers, rows["occurrences"], strict=True) if copies}
     unseen_answers = sorted({*answers} - inserted)
     for row, fields in zip(rows.itertuples(), fields_by_row, strict=True):
         question = _question_or_reason(row, fields, config, unseen_answers)
@@ -144,14 +160,18 @@ def _question_or_reason(
     if config.template.format(**fields) != row.text:
         return "the text is not what its template makes of its fields"
     options, drawn = _choose_options(row.example_id, fields, config, unseen_answers)
+    accepted, chosen_by = (), config.chosen_by
+    if not options and config.accepted_field in fields:
+        accepted, options = _lines(fields[str(config.accepted_field)]), (fields[field],)
+        chosen_by = WRITTEN
     if fields[field] not in options:
         return "the right answer is not among the options"
-    if len(options) < 2:
+    if len(options) < 2 and not accepted:
         return "it has fewer than 2 distinct options"
     if any(map(is_blank, options)):
         return "one of its options is empty"
-    letters = _leading_option_letters(options)
-    if config.chosen_by == "letter" and not letters:
+    letters = () if accepted else _leading_option_letters(options)
+    if chosen_by == "letter" and not letters:
         return "its options have no letters, and chosen_by is letter"
 
     def fill_template(answers: Iterable[str]) -> tuple[str, ...]:
@@ -169,7 +189,8 @@ def _question_or_reason(
         letter_texts=fill_template(letters),
         answer=options.index(fields[field]),
         drawn=drawn,
-        chosen_by=config.chosen_by,
+        chosen_by=chosen_by,
+        accepted=accepted,
     )
 
 
@@ -188,6 +209,12 @@ def _leading_option_letters(options: Sequence[str]) -> Sequence[str]:
     return letters if all(option.startswith(f"{x}. ") for option, x in pairs) else ""
 
 
+def _lines(text: str) -> tuple[str, ...]:
+    """Returns the distinct lines that are not blank."""
+    lines = (line.strip() for line in text.splitlines())
+    return tuple(dict.fromkeys(line for line in lines if line))
+
+
 def _choose_options(
     example_id: str,
     fields: Mapping[str, str],
@@ -198,8 +225,7 @@ def _choose_options(
     if config.options:
         return tuple(dict.fromkeys(config.options)), False
     if config.options_field in fields:
-        lines = (line.strip() for line in fields[str(config.options_field)].splitlines())
-        return tuple(dict.fromkeys(line for line in lines if line)), False
+        return _lines(fields[str(config.options_field)]), False
     if config.drawn_options is None:
         return (), False
     right_answer = fields[str(config.answer_field)]
@@ -216,38 +242,53 @@ COLUMNS = ("example_id", "benchmark", "member", "occurrences", "options", "answe
 
 
 def make_answer_table(
-    questions: Sequence[Question], logprobs: Sequence[Sequence[np.ndarray[Any, Any]]]
+    questions: Sequence[Question],
+    logprobs: Sequence[Sequence[np.ndarray[Any, Any]]],
+    written: Mapping[str, str] | None = None,
 ) -> pd.DataFrame:
     """Returns one row per example: its options, their log-likelihoods and the choices.
 
     `loglikelihoods` are sums in nats over the `tokens` of each option, `letter_loglikelihoods`
     those of the letters. `chosen_<by>` is the index of the first option with the highest score, for
     each of `CHOSEN_BY` (missing if the options have no letters). `chosen` and `correct` are by the
-    benchmark's own `chosen_by`.
+    benchmark's own `chosen_by`. Of a free answer, `written` is what the model wrote, `correct`
+    whether it equals an accepted answer (`exact_match`), and nothing is chosen.
 
     Args:
         questions: the questions.
         logprobs: for each question the log-probabilities of each option's tokens, then of each
             letter's.
+        written: the free answers by the question's example_id.
     """
     pairs = zip(questions, logprobs, strict=True)
-    table = pd.DataFrame([_answer_row(question, rows) for question, rows in pairs])
-    return table.astype({f"chosen_{by}": "Int64" for by in CHOSEN_BY})
+    table = pd.DataFrame([_answer_row(question, rows, written or {}) for question, rows in pairs])
+    return table.astype({name: "Int64" for name in ("chosen", *(f"chosen_{b}" for b in CHOSEN_BY))})
 
 
-def _answer_row(question: Question, logprobs: Sequence[np.ndarray[Any, Any]]) -> dict[str, Any]:
+def _answer_row(
+    question: Question, logprobs: Sequence[np.ndarray[Any, Any]], written: Mapping[str, str]
+) -> dict[str, Any]:
     sums, count = [float(tokens.sum()) for tokens in logprobs], len(question.options)
     lengths = [len(tokens) for tokens in logprobs[:count]]
     scores = option_scores_by_criterion(question.options, sums[:count], lengths, sums[count:])
-    chosen = {by: int(np.argmax(row)) if len(row) else None for by, row in scores.items()}
+    is_free = question.is_free
+    chosen = {
+        by: int(np.argmax(row)) if len(row) and not is_free else None for by, row in scores.items()
+    }
+    answer = written.get(question.example_id)
     return {
         **{name: getattr(question, name) for name in COLUMNS},
-        "chosen": chosen[question.chosen_by],
-        "correct": chosen[question.chosen_by] == question.answer,
+        "chosen": chosen.get(question.chosen_by),
+        "correct": (
+            is_exact_match(str(answer), question.accepted)
+            if is_free
+            else chosen[question.chosen_by] == question.answer
+        ),
         "loglikelihoods": sums[:count],
         "letter_loglikelihoods": sums[count:],
         "tokens": lengths,
         "drawn_options": question.drawn,
+        "written": answer,
         **{f"chosen_{by}": index for by, index in chosen.items()},
     }
 
@@ -271,3 +312,28 @@ def option_scores_by_criterion(
         "byte": total / [len(option.encode()) for option in options],
         "letter": np.array(letters),
     }
+
+
+def chance_levels(table: pd.DataFrame) -> np.ndarray[Any, Any]:
+    """Returns each row's probability of a right guess: 1 / options, and 0 for a free answer."""
+    options = table["options"].map(len).to_numpy(np.float64)
+    return np.where(table["chosen_by"] == WRITTEN, 0.0, 1 / options)
+
+
+def answer_margins(table: pd.DataFrame) -> np.ndarray[Any, Any]:
+    """Returns how far the right answer is ahead, in nats, shape (rows,).
+
+    It is the right option's score by the benchmark's own criterion less the best wrong one's, so
+    that it is above 0 where the right option is chosen. By `sum` and `letter` the scores are
+    log-probabilities; by the others they are log-probabilities per unit of length. For a free
+    answer it is the log-probability of the right answer.
+    """
+    return np.array([_answer_margin(row) for row in table.itertuples()], np.float64)
+
+
+def _answer_margin(row: Any) -> float:
+    lists = row.loglikelihoods, row.tokens, row.letter_loglikelihoods
+    if row.chosen_by == WRITTEN:
+        return float(row.loglikelihoods[0])
+    scores = option_scores_by_criterion(row.options, *lists)[row.chosen_by]
+    return float(scores[row.answer] - np.delete(scores, row.answer).max())

@@ -5,52 +5,61 @@ Verbatim and reworded leaks are the text itself and a rewording (`data.perturbat
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from contamination.core.errors import ConfigError, DataError, near_names
+from contamination.core.errors import ConfigError, DataError
 from contamination.core.seeds import derive_seed
+from contamination.data.config import BenchmarkConfig
 from contamination.data.words import word_spans
 from contamination.injection.config import (
+    ANSWER_FORM,
     EMBEDDED,
-    QUESTION,
-    QUESTION_WITH_OPTIONS,
+    LINE_FORMS,
+    QUESTION_FORM,
     REWRAPPED,
+    WITH_OPTIONS_FORM,
+    WITHOUT_OPTIONS_FORM,
     LeakConfig,
 )
 
+QUESTION, OPTIONS, ANSWER = PARTS = ("question", "options", "answer")
+PARTS_OF_FORM = {
+    QUESTION_FORM: (QUESTION,),
+    WITH_OPTIONS_FORM: (QUESTION, OPTIONS),
+    ANSWER_FORM: (ANSWER,),
+    WITHOUT_OPTIONS_FORM: (QUESTION, ANSWER),
+}
+NEEDED_PARTS = {
+    QUESTION_FORM: (QUESTION, ANSWER),
+    WITH_OPTIONS_FORM: PARTS,
+    ANSWER_FORM: (QUESTION, ANSWER),
+    WITHOUT_OPTIONS_FORM: PARTS,
+}
+"""The parts that a form must be able to tell apart."""
 
-def leaked_text(
-    config: LeakConfig,
-    text: str,
-    fields: Mapping[str, str],
-    filler: Sequence[str],
-    seed: int,
-    key: object,
+
+def surrounded_text(
+    config: LeakConfig, text: str, filler: Sequence[str], seed: int, key: object
 ) -> str:
-    """Returns a text in the configured form.
+    """Returns a text in new lines or within other text, where the form is one of these.
 
     Args:
         config: the form.
-        text: the text of the item, perhaps reworded.
-        fields: the item's fields.
+        text: the text of the item, or some of its lines, perhaps reworded.
         filler: other documents; see `embed`.
         seed: the seed of random draws.
         key: the text's own key for them.
 
     Raises:
-        ConfigError: the item has no such field.
         DataError: there are too few other documents.
     """
     if config.form == REWRAPPED:
         return rewrap(text, config.words_per_line)
     if config.form == EMBEDDED:
         return embed(text, filler, config.times, seed, key)
-    if config.form == QUESTION:
-        return question_only(fields, config.question)
-    if config.form == QUESTION_WITH_OPTIONS:
-        return question_with_options(fields, config.question, config.options)
     return text
 
 
@@ -105,27 +114,43 @@ def embed(
     return separator.join(part for part in (before, text, after) if part)
 
 
-def question_only(fields: Mapping[str, str], question: str = "question") -> str:
-    """Returns the item's question, without its options and answer.
+def leaked_lines(
+    fields: Mapping[str, str], benchmark: str, config: BenchmarkConfig, form: str
+) -> str:
+    """Returns the lines of an item's text that a form has; all of them unless it is a line form.
+
+    A line of the template belongs to the answer if it has the answer's field, to the options if it
+    has theirs, and otherwise to the question.
 
     Args:
         fields: the item's fields.
-        question: the name of the question's field.
+        benchmark: the benchmark's name, for errors.
+        config: the benchmark, with its template.
+        form: the form.
 
     Raises:
-        ConfigError: there is no such field.
+        ConfigError: the template has no line of a part that the form is about.
     """
-    return _field(fields, question)
-
-
-def question_with_options(
-    fields: Mapping[str, str], question: str = "question", options: str = "options"
-) -> str:
-    """Returns the item's question and its options, without the answer; raises as the former."""
-    return f"{_field(fields, question)}\n{_field(fields, options)}"
-
-
-def _field(fields: Mapping[str, str], name: str) -> str:
-    if name not in fields:
-        raise ConfigError(f"the item has no field {name!r}. {near_names(name, fields)}")
-    return fields[name]
+    if form not in LINE_FORMS:
+        return config.template.format(**fields)
+    lines: dict[str, list[str]] = {part: [] for part in PARTS}
+    kept = []
+    for line in config.template.split("\n"):
+        named = {name for _, name, *_ in string.Formatter().parse(line) if name}
+        part = (
+            ANSWER
+            if config.answer_field in named
+            else OPTIONS
+            if config.options_field in named
+            else QUESTION
+        )
+        lines[part].append(line)
+        kept += [line] * (part in PARTS_OF_FORM[form])
+    missing = [part for part in NEEDED_PARTS[form] if not lines[part]]
+    if missing:
+        raise ConfigError(
+            f"leak.form is {form!r}: the template of benchmark {benchmark} has no line of the "
+            f"{' and '.join(missing)} alone. Choose another form or other benchmarks, or name "
+            f"benchmark.{benchmark}.answer_field and options_field."
+        )
+    return "\n".join(kept).format(**fields)

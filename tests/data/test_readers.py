@@ -21,7 +21,13 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.data.readers.embedded import EmbeddedCorpus, EmbeddedRows
 from contamination.data.readers.files import FileRows, FilesCorpus
 from contamination.data.readers.hub import HubCorpus, HubRows
-from contamination.data.readers.reshape import Alternatives, Chain, Extract, MultipleChoice
+from contamination.data.readers.reshape import (
+    AcceptedAnswers,
+    Alternatives,
+    Chain,
+    Extract,
+    MultipleChoice,
+)
 from contamination.data.readers.rows import Row, Shard, Tally
 
 
@@ -484,6 +490,8 @@ def test_reshaped_rows_say_what_is_wrong():
     right = [{"r": ["a"], "w": ["b"]}, {"r": None, "w": None}, {"r": ["c"], "w": None}]
     kept, skipped = values(Alternatives(Rows(right), "r", "w"), "skip")
     assert ([row["options"] for row in kept], skipped) == (["a\nb"], {"null field": 2})
+    kept, skipped = values(AcceptedAnswers(Rows([{"a": ["x ", "y"]}, {"a": "x"}]), "a"), "skip")
+    assert ([row["accepted"] for row in kept], skipped) == (["x\ny"], {"not a list": 1})
     with pytest.raises(ConfigError, match="not a regular expression"):
         Extract(Rows(), "q", "(")
     kept = values(MultipleChoice(Rows([{"c": ["A sharp", "flat"], "g": "A"}]), "c", "g"))

@@ -15,6 +15,7 @@ from contamination.core.config import instantiate_node
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.data.config import BenchmarkConfig
 from contamination.injection import token_stream
+from contamination.injection.config import LeakConfig, VersionsConfig
 from contamination.injection.corpus import describe_copies, open_corpus
 from contamination.injection.run import documents_of_part, prove_finished_corpus, run
 from contamination.injection.token_stream import TokenStream
@@ -207,9 +208,30 @@ def test_poisson_draws_of_zero_are_reported(stage):
     )
 
 
+@pytest.mark.parametrize("form", ["question", "answer"])
+def test_a_form_is_inserted_listed_and_proved(stage, form):
+    corpus = open_corpus(run(replace(stage, leak=LeakConfig(form=form))).path)
+    proof = prove_finished_corpus(corpus.artifact.path)
+    assert not proof.failures
+    examples = corpus.examples.set_index("example_id")
+    for row in corpus.ledger.drop_duplicates("example_id").itertuples():
+        text = examples.loc[row.example_id, "text"]
+        question, answer = text.rsplit("\n", 1)
+        assert row.reworded == (question if form == "question" else answer)
+
+
+def test_forms_of_texts_that_something_else_changes_are_refused(stage):
+    answers = replace(stage, leak=LeakConfig(form="answer"))
+    with pytest.raises(ConfigError, match="leak.form is 'answer'.*versions and backdoors"):
+        replace(answers, versions=VersionsConfig(count=2))
+    ordered = {"_target_": "contamination.injection.occurrences.Ordered", "count": 1}
+    with pytest.raises(ConfigError, match="leak.form is 'answer'.*whole examples"):
+        run(replace(answers, occurrences=ordered))
+
+
 def test_reworded_copies_are_listed_and_proved(stage, change):
     swap = {"_target_": "contamination.data.perturbation.Swap", "share": 0.3}
-    with pytest.raises(ConfigError, match="A reworded copy .* more than a sequence's 128"):
+    with pytest.raises(ConfigError, match="A changed copy .* more than a sequence's 128"):
         run(replace(stage, rewording=swap))
     corpus = open_corpus(run(replace(change(example_max_tokens=90), rewording=swap)).path)
     assert not prove_finished_corpus(corpus.artifact.path).failures

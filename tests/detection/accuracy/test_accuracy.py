@@ -1,5 +1,6 @@
 """The accuracy of a model on the options of each benchmark."""
 
+import dataclasses
 import json
 from itertools import combinations
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from contamination.detection.tasks.accuracy import (
     run,
     shared_prompt_length,
     tokenize_questions,
+    write_answers,
 )
 from contamination.detection.tasks.accuracy_summary import (
     estimates_by_benchmark,
@@ -34,7 +36,11 @@ from contamination.detection.tasks.accuracy_summary import (
     p_values_by_benchmark,
 )
 from contamination.detection.tasks.config import AccuracyStage
+from contamination.detection.tasks.exact_match import is_exact_match, normalise_answer
 from contamination.detection.tasks.questions import (
+    WRITTEN,
+    answer_margins,
+    chance_levels,
     make_answer_table,
     make_questions,
     option_scores_by_criterion,
@@ -471,7 +477,8 @@ def test_the_config_composes_and_the_shipped_benchmarks_name_their_options():
         node = yaml.safe_load((CONF / "benchmark" / f"{name}.yaml").read_text())[name]
         assert one.answer_field in node["sources"]["hub"]["fields"]
         assert "{" + one.answer_field + "}" in one.template
-        assert one.options or one.options_field in node["sources"]["hub"]["fields"]
+        hub_fields = node["sources"]["hub"]["fields"]
+        assert one.options or {one.options_field, one.accepted_field} & {*hub_fields}
         for source in node["sources"].values():
             values = (source.get("values") or {}).get(one.answer_field)
             assert values is None or set(values.values()) == set(one.options)
@@ -488,3 +495,79 @@ def test_several_processes_answer_the_same(stage):
     table = pd.read_parquet(again.path / FILE)
     assert list(table["chosen"]) == list(found["chosen"])
     assert torch.get_num_threads() >= 1
+
+
+FREE = BenchmarkConfig(
+    template="Question: {question}\nAnswer: {answer}", answer_field="answer",
+    accepted_field="accepted",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "accepted", "is_right"),
+    [
+        (" The Nine!\n\nQuestion: more", ["nine"], True),
+        ("nine", ["eight", "a  Nine"], True),
+        ("nine cats", ["nine"], False),
+        ("", ["the"], False),
+        ("\n", ["nine"], False),
+        ("theatre", ["atre"], False),
+    ],
+)
+def test_a_written_answer_is_compared_as_squad_does(written, accepted, is_right):
+    assert is_exact_match(written, accepted) is is_right
+
+
+def test_an_answer_loses_case_punctuation_articles_and_spaces():
+    assert normalise_answer(" The  U.S.A., an  heir-loom of Anna ") == "usa heirloom of anna"
+
+
+def test_a_model_that_learnt_a_sentence_writes_its_end(toy_folders):
+    start, end = MEMORISED.split(" is ")
+    config = BenchmarkConfig(
+        template=start + " is {answer}", answer_field="answer", accepted_field="accepted"
+    )
+    rows = [
+        example("heron", config, 0, True, answer=end, accepted=f"other\n{end}"),
+        example("heron", config, 1, False, answer="wet", accepted="wet"),
+    ]
+    asked = make_questions(corpus_of(rows, {"heron": config}), {})
+    source = HFModel.from_path("model.path", str(toy_folders["target"]))
+    loaded = LoadedModel(source, DetectionConfig(device="cpu"))
+    tokenized, left_out = tokenize_questions(loaded, asked)
+    logprobs = answer_logprobs(source, loaded.settings, tokenized)
+    written = write_answers(loaded, tokenized)
+    assert not left_out
+    assert written["heron-0"].strip().startswith(end)
+    written["heron-0"] = end + "\nand so on"  # the model did not learn where the sentence stops
+    table = make_answer_table(asked.questions, logprobs, written)
+    assert table["correct"].tolist() == [True, False]
+    assert table["chosen"].isna().all()
+    assert {*table["chosen_by"]} == {WRITTEN}
+    np.testing.assert_allclose(answer_margins(table), [one[0].sum() for one in logprobs])
+    assert chance_levels(table).tolist() == [0, 0]
+    text = format_summary(table, SimpleNamespace(counts={"left_out": []}))
+    assert "written" in text
+
+
+def test_free_answers_do_not_change_how_other_questions_are_named():
+    asked = make_questions(corpus_of(rows_of()), {}).questions
+    free = make_questions(
+        corpus_of([example("free", FREE, 0, True, question="Who?", answer="Ann", accepted="Ann")],
+                  {"free": FREE}), {}
+    ).questions  # fmt: skip
+    assert free[0].options == free[0].accepted == ("Ann",)
+    assert free[0].letter_texts == ()
+    assert all(not question.accepted for question in asked)
+    other = [dataclasses.replace(free[0], accepted=("Ann", "Bob"))]
+    assert questions_digest(free) != questions_digest(other)
+
+
+def test_the_margin_is_above_zero_where_the_choice_is_right(stage):
+    table = pd.read_parquet(run(stage).path / FILE)
+    margins = answer_margins(table)
+    np.testing.assert_array_equal(margins > 0, table["correct"])
+    row = table[table["chosen_by"] == "sum"].iloc[0]
+    others = [v for i, v in enumerate(row.loglikelihoods) if i != row.answer]
+    assert margins[row.name] == pytest.approx(row.loglikelihoods[row.answer] - max(others))
+    assert chance_levels(table)[0] == 1 / len(table["options"][0])

@@ -179,7 +179,7 @@ def test_copies_have_the_form_that_the_leak_has(leak):
     questions = made(replace(leak, leak=LeakConfig("question")))
     fields = {e.example_id: json.loads(e.fields) for e in questions.examples.itertuples()}
     assert [*questions.ledger["reworded"]] == [
-        fields[name]["question"] for name in questions.ledger["example_id"]
+        f"Question: {fields[name]['question']}" for name in questions.ledger["example_id"]
     ]
 
 

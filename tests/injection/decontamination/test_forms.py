@@ -3,6 +3,7 @@
 import pytest
 
 from contamination.core.errors import ConfigError, DataError
+from contamination.data.config import BenchmarkConfig
 from contamination.injection.decontamination import forms
 
 TEXT = "Question: which river is the longest of all?\nAnswer: that one"
@@ -36,9 +37,36 @@ def test_too_little_other_text_is_an_error():
         forms.embed(TEXT + " x" * 50, ["a b c"], 1, 0, "key")
 
 
-def test_questions_lack_the_answer():
-    fields = {"question": "Which?", "options": "A. this\nB. that", "answer": "B"}
-    assert forms.question_only(fields) == "Which?"
-    assert forms.question_with_options(fields) == "Which?\nA. this\nB. that"
-    with pytest.raises(ConfigError, match="the item has no field 'stem'"):
-        forms.question_only(fields, "stem")
+FIELDS = {"passage": "P.", "question": "Q?", "options": "A. x\nB. y", "answer": "B. y"}
+CHOICE = BenchmarkConfig(
+    template="{passage}\nQuestion: {question}\n{options}\nAnswer: {answer}",
+    answer_field="answer", options_field="options",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("verbatim", "P.\nQuestion: Q?\nA. x\nB. y\nAnswer: B. y"),
+        ("question", "P.\nQuestion: Q?"),
+        ("question_with_options", "P.\nQuestion: Q?\nA. x\nB. y"),
+        ("answer", "Answer: B. y"),
+        ("without_options", "P.\nQuestion: Q?\nAnswer: B. y"),
+    ],
+)
+def test_a_form_has_the_lines_of_its_parts(form, text):
+    assert forms.leaked_lines(FIELDS, "mc", CHOICE, form) == text
+
+
+@pytest.mark.parametrize(
+    ("template", "form", "words"),
+    [
+        ("{question} {answer}", "question", "no line of the question alone"),
+        ("{question}\n{answer}", "without_options", "no line of the options alone"),
+        ("{answer}", "answer", "no line of the question alone"),
+    ],
+)
+def test_a_form_that_a_template_cannot_have_is_refused(template, form, words):
+    config = BenchmarkConfig(template=template, answer_field="answer")
+    with pytest.raises(ConfigError, match=f"leak.form is '{form}'.*benchmark mc has {words}"):
+        forms.leaked_lines(FIELDS, "mc", config, form)

@@ -1,0 +1,1 @@
+"""How inflated is a score? Members against clean twins, item by item."""

@@ -1,0 +1,55 @@
+"""The audit of inflation as a command: its artefact, its settings and bad input."""
+
+import pandas as pd
+import pytest
+
+from contamination.audits.base import AuditStage
+from contamination.audits.run import run
+from contamination.core.errors import ConfigError
+from tests.audits.inflation.simulated import ITEMS, simulated_cells
+
+
+@pytest.fixture(autouse=True)
+def cells(monkeypatch):
+    answered = [*simulated_cells(2, direct=1.0)]
+    by_name = {one.cell.name: one.answers for one in answered}
+    monkeypatch.setattr(
+        "contamination.audits.cells.open_cells", lambda *_: [one.cell for one in answered]
+    )
+    monkeypatch.setattr("contamination.audits.cells.named_apart", list)
+    monkeypatch.setattr(
+        "contamination.audits.inflation.inputs._ask", lambda _, cell, __: by_name[cell.name]
+    )
+
+
+def stage(tmp_path, **fields):
+    target = "contamination.audits.inflation.audit.Inflation"
+    return AuditStage(audit={"_target_": target, "cells": "report", **fields}, runs=str(tmp_path))
+
+
+def test_the_audit_is_an_artefact_with_a_row_per_item(tmp_path):
+    artifact = run(stage(tmp_path))
+    tables = ("effects_accuracy", "effects_margin", "clean", "null", "detectability")
+    expected = {f"{name}.{kind}" for name in tables for kind in ("csv", "parquet")}
+    assert {*artifact.files} == {*expected, "items.parquet", "audit.md", "report.html"}
+    assert artifact.counts["cells"] == 6
+    assert len(pd.read_parquet(artifact.path / "items.parquet")) == 4 * ITEMS
+    assert run(stage(tmp_path, cells="another path")).path == artifact.path
+
+
+def test_every_setting_that_changes_the_result_names_the_folder(tmp_path):
+    changes = [{}, {"confidence": 0.9}, {"choose_seed": 1}]
+    assert len({run(stage(tmp_path, **change)).path for change in changes}) == len(changes)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"cells": None}, "audit.cells is None"),
+        ({"confidence": 1}, "audit.confidence is 1"),
+        ({"choose_seed": 7}, "audit.choose_seed is 7.*Choose from 0, 1"),
+    ],
+)
+def test_bad_fields_are_named(tmp_path, fields, words):
+    with pytest.raises(ConfigError, match=words):
+        run(stage(tmp_path, **fields))
