@@ -24,7 +24,7 @@ from contamination.core.integrity import ALWAYS, MANIFEST, SCHEMA, find_damages,
 from contamination.core.progress import progress_bar
 
 ARTIFACTS = (
-    *("corpus", "export", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy"),
+    *("corpus", "export", "training_prefix", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy"),
     *("extraction", "audit", "report", "benchmark", "finetuning", "decontaminated"),
 )
 WHOLE, DAMAGED, UNFINISHED, ORPHANED = "whole", "damaged", "unfinished", "orphaned"
