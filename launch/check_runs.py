@@ -24,8 +24,9 @@ from contamination.core.integrity import ALWAYS, MANIFEST, SCHEMA, find_damages,
 from contamination.core.progress import progress_bar
 
 ARTIFACTS = (
-    *("corpus", "export", "training_prefix", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy"),
-    *("extraction", "audit", "report", "benchmark", "finetuning", "decontaminated"),
+    *("corpus", "export", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy"),
+    *("training_prefix", "extraction", "audit", "report", "benchmark", "finetuning"),
+    "decontaminated",
 )
 WHOLE, DAMAGED, UNFINISHED, ORPHANED = "whole", "damaged", "unfinished", "orphaned"
 RUNNING, OLDER, FOREIGN = "running", "older", "foreign"

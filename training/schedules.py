@@ -36,7 +36,7 @@ def share_of_peak_rate(config: Recipe, step: int, steps: int) -> float:
 
 
 def learning_rate_of_step(config: TrainingConfig, step: int, steps: int) -> float:
-    """Returns the learning rate of optimizer step 1 to `steps`: that of the tail after its start."""
+    """Returns the learning rate of optimizer step 1 to `steps`, in the tail the tail's."""
     return config.learning_rate * share_of_given_rate(config, step, steps)
 
 
@@ -52,7 +52,7 @@ def share_of_given_rate(config: TrainingConfig, step: int, steps: int) -> float:
 
 
 def weight_decay_of_step(config: TrainingConfig, step: int) -> float:
-    """Returns AdamW's weight decay of optimizer step 1, 2, …: that of the tail after its start."""
+    """Returns AdamW's weight decay of optimizer step 1, 2, …, in the tail the tail's."""
     if config.tail_weight_decay is None or not config.is_in_tail(step):
         return config.weight_decay
     return config.tail_weight_decay

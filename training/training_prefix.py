@@ -91,9 +91,7 @@ class TrainingPrefix:
             (folder / METRICS).write_text("".join(lines[: self.steps]))  # a line per step
             return WrittenFiles([*copies, METRICS], {"steps": self.steps})
 
-        build_or_open(
-            self.folder, dict(self.settings), self.inputs, copy_files, log_nearest=False
-        )
+        build_or_open(self.folder, dict(self.settings), self.inputs, copy_files, log_nearest=False)
 
     def continue_from(
         self, model_folder: Path, identity: Mapping[str, Any], world_size: int

@@ -22,10 +22,11 @@ def transformers_shares(schedule, warmup, steps, decay):
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     options = None
     if schedule == "wsd":
-        schedule, options = "warmup_stable_decay", {"num_decay_steps": decay, "decay_type": "linear"}
-    scheduler = get_scheduler(
-        schedule, optimizer, warmup, steps, scheduler_specific_kwargs=options
-    )
+        schedule, options = (
+            "warmup_stable_decay",
+            {"num_decay_steps": decay, "decay_type": "linear"},
+        )
+    scheduler = get_scheduler(schedule, optimizer, warmup, steps, scheduler_specific_kwargs=options)
     found = []
     for _ in range(steps):
         found.append(scheduler.get_last_lr()[0])

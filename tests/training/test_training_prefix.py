@@ -1,4 +1,4 @@
-"""Branches that share their first steps equal the trainings that were never branched, bit by bit."""
+"""Branches that share steps equal the trainings that were never branched, bit by bit."""
 
 import json
 import logging
