@@ -76,7 +76,9 @@ class ForgettingCell:
     def last_exposures(self) -> NDArray[np.int64]:
         """The step that saw each example last; 0 for non-members. Shape (examples,)."""
         ids = self.cell.cell.examples["example_id"]
-        return _last_exposures(self.model).reindex(ids, fill_value=0).to_numpy(np.int64)
+        lasts = _last_exposures(self.model).reindex(ids, fill_value=0)
+        steps: NDArray[np.int64] = lasts.to_numpy(np.int64)
+        return steps
 
     @cached_property
     def tokens_by_step(self) -> Floats:
