@@ -76,7 +76,7 @@ class AuditedCell:
 
 
 def open_cells(field: str, source: Any) -> list[AuditedCell]:
-    """Opens the cells of a report, or those in a list of {corpus, model, clean, contaminated}.
+    """Opens the cells of one or several reports, or those in a list of {corpus, model, …}.
 
     Raises:
         ConfigError: it is neither.
@@ -86,14 +86,18 @@ def open_cells(field: str, source: Any) -> list[AuditedCell]:
 
 
 def _paths(field: str, source: Any) -> list[CellPaths]:
+    is_several = isinstance(source, Sequence) and not isinstance(source, str)
+    if is_several and source and all(isinstance(report, str) for report in source):
+        return [paths for report in source for paths in _paths(field, report)]
     if isinstance(source, str | Path):
         with errors_naming_folders(source):
             source = open_report(source).config["cells"]
     is_list = isinstance(source, Sequence) and all(isinstance(paths, Mapping) for paths in source)
     if not is_list or not source:
         raise ConfigError(
-            f"{field} is {source!r}: give the folder of a report (runs/report/…), or a list of "
-            "cells, each {corpus: DIR, model: DIR, clean: DIR, contaminated: DIR}."
+            f"{field} is {source!r}: give the folder of a report (runs/report/…), a list of such "
+            "folders, or a list of cells, each {corpus: DIR, model: DIR, clean: DIR, "
+            "contaminated: DIR}."
         )
     try:
         return [parse_typed(dict(paths), CellPaths) for paths in source]

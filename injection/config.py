@@ -51,6 +51,11 @@ WINDOW = Range(
     "give two shares, such as [0.75, 1.0].",
 )
 
+TOKEN_WINDOW = Range(
+    lambda tokens: len(tokens) == 2 and 0 <= tokens[0] < tokens[1],
+    "give the first token and the end, such as [0, 50_000].",
+)
+
 
 @dataclass(frozen=True)
 class TokenizerConfig(Ranged, node="tokenizer"):
@@ -107,6 +112,9 @@ class InjectionConfig(Ranged, node="injection"):
     last_tokens: int | None = ranged_field(None, at_least(1))
     """Copies are inserted into this many tokens at the end of the packed corpus; null: see
     `window`."""
+    token_window: list[int] | None = field_naming_unless_default(None, TOKEN_WINDOW)
+    """Copies are inserted from this token of the packed corpus up to that one, whatever its size,
+    so that corpora of several sizes begin alike; null: see `window`."""
     copy_distance_tokens: int = ranged_field(0, at_least(0))
     """The minimum number of tokens between the starts of two copies of an example."""
     split_copies: bool = False
@@ -152,6 +160,16 @@ class InjectionConfig(Ranged, node="injection"):
             "with injection.boundary=own_document copies are split as all documents: give true."
         )
         self.require(is_split, "split_copies", remedy)
+        is_valid = self.token_window is None or (
+            self.token_window[1] <= self.packed_tokens
+            and self.window == [0, 1]
+            and self.last_tokens is None
+        )
+        remedy = (
+            f"give an end of at most {self.packed_tokens:,}, the tokens of the corpus, and neither "
+            "a window nor last_tokens."
+        )
+        self.require(is_valid, "token_window", remedy)
         first, stop = self.window_tokens
         remedy = f"it contains none of the {self.packed_tokens:,} tokens; widen it."
         self.require(first < stop, "window", remedy)
@@ -181,6 +199,8 @@ class InjectionConfig(Ranged, node="injection"):
     @property
     def window_tokens(self) -> tuple[int, int]:
         """The first token and the end (exclusive) of the window for copies with separators."""
+        if self.token_window is not None:
+            return self.token_window[0], self.token_window[1]
         if self.last_tokens is not None:
             return max(0, self.packed_tokens - self.last_tokens), self.packed_tokens
         low, high = self.window

@@ -20,9 +20,10 @@ from contamination.launch.config import LaunchSettings, PipelineNodes, SecondSta
 from contamination.launch.second_stage import check_second_stage
 from contamination.training.config import PretrainingConfig, TrainingConfig, TrainingStage
 from contamination.training.data import SequenceOrder
-from contamination.training.deepspeed_engine import check_dtype, check_warmup
+from contamination.training.deepspeed_engine import check_dtype
 from contamination.training.loop import check_recipe
 from contamination.training.models import check_architecture, hf_folder, model_digest
+from contamination.training.schedules import check_schedule
 
 BASE = "base"
 """The value of `reference.path` that means the model before the training."""
@@ -170,10 +171,11 @@ def _named_model_paths(stage: DetectionStage) -> dict[str, str]:
 
 def _check_order_for_window(injection: InjectionConfig, training: TrainingConfig) -> None:
     """Requires training in the corpus's order if copies are inserted in only a part of it."""
-    is_whole = injection.last_tokens is None and injection.window == [0, 1]
+    has_window = injection.last_tokens is not None or injection.token_window is not None
+    is_whole = not has_window and injection.window == [0, 1]
     remedy = (
-        "give training.order=corpus with injection.window or injection.last_tokens: a shuffled "
-        "order spreads the copies over the whole training."
+        "give training.order=corpus with injection.window, injection.token_window or "
+        "injection.last_tokens: a shuffled order spreads the copies over the whole training."
     )
     require(
         is_whole or training.order == "corpus",
@@ -202,7 +204,7 @@ def _check_base_model(plan: CellPlan, *, with_transformers: bool) -> None:
         model = plan.training.model
         check_architecture(model, pretraining.vocab_size, pretraining.sequence_tokens)
     order = SequenceOrder(pretraining.n_sequences, pretraining.batch_sequences, None)
-    check_warmup(pretraining, order.steps)
+    check_schedule(pretraining, order.steps)
     check_dtype(pretraining, pretraining.deepspeed)
 
 

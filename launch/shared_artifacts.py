@@ -120,7 +120,7 @@ def make_base_training_stage(
     recipe = {field.name: getattr(pretraining, field.name) for field in fields(Recipe)}
     micro = gcd(batch // processes, stage.training.micro_batch_sequences)
     paths = ("retain_folder", "reinforced_path", "idk_answers")
-    recipe |= dict.fromkeys(("evaluate_every_steps", *paths))
+    recipe |= dict.fromkeys(("evaluate_every_steps", "shared_steps", *paths))
     recipe |= {
         name: value
         for name, value in vars(TrainingConfig()).items()

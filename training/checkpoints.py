@@ -56,6 +56,13 @@ def load_checkpoint(engine: Any, folder: Path) -> None:
         group["weight_decay"] = decay
     for state in optimizer.state.values():
         state["step"] = state["step"].clone()
+    # The checkpoint has the next step's rate as its own training continued, and this one may go on
+    # otherwise (`training.training_prefix`).
+    schedule = engine.lr_scheduler
+    for group, base, share in zip(
+        optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
+    ):
+        group["lr"] = base * share(schedule.last_epoch)
 
 
 def convert_checkpoint(source: Path, target: Path) -> None:
@@ -168,7 +175,7 @@ def save_checkpoint(
     world.wait()
 
     def mark_and_prune() -> None:
-        _write_marker(saved)
+        mark_complete(saved)
         for old in completed_folders(folder)[:-keep]:
             _remove_checkpoint(old)
 
@@ -271,13 +278,14 @@ def convert_to_universal(saved: SavedCheckpoint, world: World) -> SavedCheckpoin
             log.info("converting the checkpoint of %d processes for %d", saved.world, world.size)
             shutil.rmtree(folder, ignore_errors=True)
             convert_checkpoint(saved.path, folder)
-            _write_marker(converted)
+            mark_complete(converted)
 
     world.on_rank_0(convert_if_damaged)
     return converted
 
 
-def _write_marker(saved: SavedCheckpoint) -> None:
+def mark_complete(saved: SavedCheckpoint) -> None:
+    """Writes the marker of a checkpoint, with the hashes of all its files."""
     for file in saved.path.rglob("*"):
         sync_to_disk(file)
     complete = replace(

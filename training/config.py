@@ -27,7 +27,7 @@ DTYPES = ("float32", "bfloat16")
 BETA_RANGE = Range(lambda beta: 0 <= beta < 1, "give a number from 0 to below 1.")
 RETAIN_LOSSES = NLL, KL, ACTIVATIONS = "nll", "kl", "activations"
 """Values of `training.retain_loss`."""
-SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine")
+SCHEDULES = ("constant", "constant_with_warmup", "linear", "cosine", "wsd")
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,12 @@ class Recipe(Ranged, node="training"):
     learning_rate: float = ranged_field(1e-4, POSITIVE)
     """The peak learning rate."""
     schedule: str = ranged_field("constant_with_warmup", one_of(SCHEDULES))
-    """constant (no warm-up), constant_with_warmup, linear or cosine (decay to 0 after warm-up)."""
+    """constant (no warm-up), constant_with_warmup, linear or cosine (decay to 0 after warm-up), or
+    wsd (warm-up, stable, decay: the peak until the last `decay_steps`)."""
     warmup_steps: int = ranged_field(10, at_least(0))
     """Optimizer steps from peak / warmup_steps to the peak; fewer than all steps."""
+    decay_steps: int = field_naming_unless_default(10, at_least(1))
+    """The last optimizer steps of wsd, over which the rate decays linearly from the peak."""
     batch_sequences: int = ranged_field(16, at_least(1))
     """Sequences per optimizer step, over all processes."""
     weight_decay: float = ranged_field(0.0, at_least(0))
@@ -170,6 +173,17 @@ class TrainingConfig(Recipe):
     reinforced_path: str | None = runtime_field(None)
     """For relabel: the starting model after further training on the forget set, runs/model/…."""
 
+    tail_after_steps: int | None = field_naming_unless_default(None, at_least(1))
+    """The number of steps before the tail, which has its own learning rate and weight decay; null:
+    there is no tail."""
+    tail_learning_rate: float | None = field_naming_unless_default(None, POSITIVE)
+    """The tail's peak learning rate; null: `learning_rate`."""
+    tail_weight_decay: float | None = field_naming_unless_default(None, at_least(0))
+    """The tail's weight decay; null: `weight_decay`."""
+
+    shared_steps: int | None = runtime_field(None, at_least(1))
+    """The first steps that are trained once (in runs/training_prefix) for all trainings that agree
+    in them, whatever follows; null: none. It changes no result."""
     micro_batch_sequences: int = runtime_field(16, at_least(1))
     """Sequences per forward pass of a process."""
     activation_checkpointing: bool = runtime_field(False)
@@ -194,6 +208,22 @@ class TrainingConfig(Recipe):
     """The number of tokens of validation text that the pipeline packs for evaluations."""
     peak_tflops: float | None = runtime_field(None, POSITIVE)
     """The peak TFLOP/s of one device in `dtype`, for the MFU; null: no MFU."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("tail_learning_rate", "tail_weight_decay"):
+            has_tail = getattr(self, name) is None or self.tail_after_steps is not None
+            remedy = f"say where the tail begins: give {self.node}.tail_after_steps."
+            self.require(has_tail, name, remedy)
+        remedy = f"it is not possible with {self.node}.%s: leave one of them out."
+        is_plain = self.shared_steps is None or self.objective == LIKELIHOOD
+        self.require(is_plain, "shared_steps", remedy % "objective")
+        has_no_evaluations = self.shared_steps is None or self.evaluate_every_steps is None
+        self.require(has_no_evaluations, "shared_steps", remedy % "evaluate_every_steps")
+
+    def is_in_tail(self, step: int) -> bool:
+        """Returns whether an optimizer step, from 1, belongs to the tail."""
+        return self.tail_after_steps is not None and step > self.tail_after_steps
 
     @property
     def batches_per_step(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import math
 import os
 import shutil
 import socket
@@ -18,35 +17,7 @@ from contamination.core.errors import ConfigError, require
 from contamination.core.files import TEMPORARY_SUFFIX
 from contamination.core.models import full_shape
 from contamination.training.config import Recipe, TrainingConfig
-
-
-def share_of_peak_rate(config: Recipe, step: int, steps: int) -> float:
-    """Returns the share of the peak learning rate at optimizer step 1 to `steps`, always above 0.
-
-    The warm-up is step / warmup and ends at the peak. `transformers.get_scheduler` uses
-    (step - 1) / warmup, so its first step learns nothing. After the warm-up, and without one, the
-    schedules are the same.
-    """
-    warmup = config.effective_warmup_steps
-    if step <= warmup:
-        return step / warmup
-    share_left = (steps + 1 - step) / (steps - warmup)  # from 1 at the first step to 1 / n
-    match config.schedule:
-        case "linear":
-            return share_left
-        case "cosine":
-            return math.sin(math.pi / 2 * share_left) ** 2
-    return 1.0
-
-
-def check_warmup(config: Recipe, steps: int) -> None:
-    """Raises a ConfigError if the warm-up takes the whole training."""
-    if config.effective_warmup_steps >= steps:
-        raise ConfigError(
-            f"{config.node}.warmup_steps is {config.warmup_steps}, but the training has {steps} "
-            f"steps of {config.batch_sequences} sequences: lower it, choose {config.node}.schedule="
-            "constant, which has no warm-up, or enlarge the corpus."
-        )
+from contamination.training.schedules import share_of_given_rate
 
 
 def start_engine(
@@ -76,7 +47,7 @@ def start_engine(
         fused=True,
     )
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda done: share_of_peak_rate(config, done + 1, steps)
+        optimizer, lambda done: share_of_given_rate(config, done + 1, steps)
     )
     if zero_stage(deepspeed_config) < 3:
         model.to(world.device)
@@ -112,6 +83,11 @@ def parameter_groups(model: Any, weight_decay: float) -> list[dict[str, Any]]:
         groups[len(full_shape(parameter)) > 1].append(parameter)
     decays = ((True, weight_decay), (False, 0.0))
     return [{"params": groups[k], "weight_decay": decay} for k, decay in decays if groups[k]]
+
+
+def set_weight_decay(engine: Any, weight_decay: float) -> None:
+    """Sets the weight decay of the matrices, the first of `parameter_groups`, for the next step."""
+    engine.optimizer.param_groups[0]["weight_decay"] = weight_decay
 
 
 def engine_config(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +32,7 @@ from contamination.training.objectives.base import Objective
 from contamination.training.objectives.choose import check_objective
 from contamination.training.objectives.likelihood import Likelihood
 from contamination.training.resources import flops_utilization
+from contamination.training.schedules import check_schedule, weight_decay_of_step
 from contamination.training.trained_model import EXPORTS
 
 if TYPE_CHECKING:
@@ -226,6 +228,8 @@ class TrainingLoop:
         flops_per_token: the FLOPs of a training step per token.
         objective: the objective on the corpus.
         retained: retained text for unlearning.
+        shared_steps: the step after which a checkpoint is always written; None: none.
+        after_shared_steps: called on rank 0 with that checkpoint.
     """
 
     engine: Any
@@ -241,6 +245,8 @@ class TrainingLoop:
     flops_per_token: float
     objective: Objective = Likelihood()
     retained: RetainedText | None = None
+    shared_steps: int | None = None
+    after_shared_steps: Callable[[checkpoints.SavedCheckpoint], None] | None = None
 
     def train(self, first_step: int, record: TrainingRecord | None) -> None:
         """Trains from `first_step` to the end of the order.
@@ -280,6 +286,8 @@ class TrainingLoop:
         assert rate > 0, "a step that learns nothing would count as an exposure"
         weight = self.objective.weight * self.config.forget_weight
         parts = [StepPart(self.sequences, rows, self.objective, weight)]
+        if self.config.tail_weight_decay is not None:
+            engines.set_weight_decay(self.engine, weight_decay_of_step(self.config, step))
         if self.retained is not None:
             parts.append(self.retained.part_of_step(step - 1))
         result = optimizer_step(self.engine, parts, self.config, self.world, clip=self.clip)
@@ -317,12 +325,14 @@ class TrainingLoop:
     def _checkpoint_if_due(self, step: int, *, stop: bool) -> None:
         """Saves a checkpoint if one is due or if `stop` is set; then stop if it is set."""
         due = step % self.config.checkpoint_every_steps == 0 and step < self.order.steps
-        if stop or due:
+        if stop or due or step == self.shared_steps:
             folder = self.folder / "checkpoints"
             saved = checkpoints.checkpoint_at_step(folder, step, self.world, self.identity)
             checkpoints.save_checkpoint(
                 self.engine, folder, saved, self.config.keep_checkpoints, self.world
             )
+            if step == self.shared_steps and self.after_shared_steps is not None:
+                self.world.on_rank_0(partial(self.after_shared_steps, saved))
         if stop:
             raise signals.stopped_error(
                 f"at step {step} of {self.order.steps}. The state is saved in "
@@ -399,5 +409,5 @@ def check_recipe(
     engines.zero_stage(deepspeed)
     engines.check_dtype(config, deepspeed)
     engines.check_compile(config, deepspeed)
-    engines.check_warmup(config, order.steps)
+    check_schedule(config, order.steps)
     export_steps(config, order, sequence_tokens)

@@ -7,6 +7,7 @@ import math
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ from contamination.training.objectives.choose import make_objective
 from contamination.training.objectives.retained import check_reference
 from contamination.training.resources import flops_per_token
 from contamination.training.trained_model import RANDOM_WEIGHTS, ancestry_of
+from contamination.training.training_prefix import check_shared_steps, find_training_prefix
 
 log = logging.getLogger(__name__)
 
@@ -100,6 +102,7 @@ def _check_stage(stage: TrainingStage, corpus: PackedCorpus, processes: int | No
     has_outputs = isinstance(corpus, FinetuningSet)
     order = _sequence_order(stage, corpus)
     check_recipe(stage.training, stage.deepspeed, order, width, has_outputs=has_outputs)
+    check_shared_steps(stage.training, corpus, order)
     check_reference(stage.training, stage.model)
     unlearning.check_retained_tokenizer(stage.training, corpus)
     if processes is not None:
@@ -163,7 +166,19 @@ def _train_and_export(
     made_with = {**identity_data(stage), "inputs": dict(inputs)}
     saved = checkpoints.find_newest_checkpoint(folder / "checkpoints", made_with, world)
     world.on_rank_0(partial(checkpoints.remove_outputs_after, folder, saved.step if saved else 0))
+    find_prefix = partial(
+        find_training_prefix, stage, corpus, _sequence_order(stage, corpus), inputs, world
+    )
+    prefix = world.on_rank_0(find_prefix)
+    if prefix is not None and saved is None:
+        if world.on_rank_0(partial(prefix.continue_from, folder, made_with, world.size)):
+            saved = checkpoints.find_newest_checkpoint(folder / "checkpoints", made_with, world)
+    elif prefix is not None and saved is not None and saved.step == prefix.steps:
+        world.on_rank_0(partial(prefix.store, folder, saved))
     loop, saved, parameters = _prepare_loop(stage, corpus, folder, made_with, saved, world)
+    if prefix is not None:
+        store = partial(prefix.store, folder)
+        loop = replace(loop, shared_steps=prefix.steps, after_shared_steps=store)
     order, first_step = loop.order, checkpoints.resume_from(loop.engine, saved)
     record = None
     if world.is_rank_0:

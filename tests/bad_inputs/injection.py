@@ -24,6 +24,7 @@ VALUES = {
     "injection.boundary": "page",
     "injection.window": "[0,2.0] [0.5] [0.9,0.1] [nan,1.0] [0.5,0.5000001] all",
     "injection.last_tokens": "0 -1 1000000",
+    "injection.token_window": "[0,1000000] [5] [9,1] [-1,9] all",
     "injection.copy_distance_tokens": "-1",
     "injection.split_copies": "perhaps",
     "injection.decontamination": "remove",

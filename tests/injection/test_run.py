@@ -151,6 +151,26 @@ def test_copies_keep_to_the_window_and_apart(change):
         run(change(copy_distance_tokens=40_000))
 
 
+def test_corpora_of_several_sizes_with_one_window_of_tokens_begin_alike(change):
+    sequences = []
+    for budget in (60_000, 120_000):
+        stage = change(token_window=[1_000, 40_000], budget_tokens=budget)
+        assert stage.injection.window_tokens == (1_000, 40_000)
+        corpus = open_corpus(run(stage).path)
+        place = corpus.ledger["sequence"] * 128 + corpus.ledger["token_start"]
+        length = corpus.ledger["token_end"] - corpus.ledger["token_start"]
+        assert place.min() >= 1_000
+        assert (place + length).max() <= 40_000
+        sequences.append(np.stack([row["input_ids"] for row in corpus.sequences]))
+    short, long = sequences
+    assert (short == long[: len(short)]).all()
+    assert len(long) == 2 * len(short) + 1
+    with pytest.raises(ConfigError, match="injection.token_window is .* give an end of at most"):
+        change(token_window=[0, 120_000], budget_tokens=60_000)
+    with pytest.raises(ConfigError, match="neither a window nor last_tokens"):
+        change(token_window=[0, 40_000], window=[0.5, 1.0])
+
+
 def test_copies_keep_to_the_last_tokens(change):
     stage = change(last_tokens=40_000, budget_tokens=120_000)
     corpus = open_corpus(run(stage).path)

@@ -102,7 +102,9 @@ def test_a_second_stages_recipe_is_refused_before_any_work(tmp_path):
         second_stage(tmp_path, "training.objective=difference")
 
 
-@pytest.mark.parametrize("window", ["window=[0.5,1.0]", "last_tokens=50_000"])
+@pytest.mark.parametrize(
+    "window", ["window=[0.5,1.0]", "last_tokens=50_000", "token_window=[0,50_000]"]
+)
 def test_a_window_of_time_needs_the_corpus_order(window):
     with pytest.raises(ConfigError, match="training.order is 'shuffled'"):
         planned(f"injection.{window}")

@@ -1,0 +1,118 @@
+"""d′ and what lies between exposure and score, beside naive loops; the report on them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+from contamination.audits.forgetting import curves, effects
+from contamination.audits.forgetting.report import Findings, report
+from contamination.core.errors import ConfigError
+from contamination.core.report.document import html_document, markdown_document
+from tests.audits.forgetting.simulated import STEP_TOKENS, STEPS, forgetting_cell
+
+
+@pytest.fixture(scope="module")
+def cells():
+    return [forgetting_cell(seed) for seed in range(3)]
+
+
+def naive_d_prime(cell, scored, occurrences):
+    examples = cell.cell.cell.examples
+    aurocs = []
+    for name in ("boolq", "imdb"):
+        wins = []
+        for i, member in examples.iterrows():
+            copies = member["occurrences"]
+            is_compared = copies > 0 if occurrences == "any" else copies == int(occurrences)
+            if member["benchmark"] != name or not is_compared:
+                continue
+            for j, other in examples.iterrows():
+                if other["benchmark"] == name and not other["member"]:
+                    wins.append(scored.scores.iloc[i, 0] > scored.scores.iloc[j, 0])
+        aurocs.append(np.mean(wins))
+    return np.sqrt(2) * norm.ppf(np.mean(aurocs))
+
+
+@pytest.mark.parametrize("occurrences", ["any", "1", "4"])
+def test_d_prime_is_that_of_naive_comparisons(cells, occurrences):
+    table = curves.points_table(cells[:1], ["loss"])
+    rows = table[table["occurrences"] == occurrences].set_index("step")
+    for scored in (cells[0].steps[0], cells[0].steps[-1]):
+        expected = naive_d_prime(cells[0], scored, occurrences)
+        assert rows.loc[scored.step, "d_prime"] == pytest.approx(expected)
+
+
+def test_what_happened_since_is_counted_from_each_members_last_exposure():
+    cell = forgetting_cell(7, decay=3.0)
+    exposures, group = cell.model.exposures, cell.doses > 0
+    names = cell.cell.cell.examples["example_id"]
+    tokens, sums, left = [], [], []
+    for name in names[group]:
+        last = max(row.step for row in exposures.itertuples() if row.example_id == name)
+        tokens.append((20 - last) * STEP_TOKENS)
+        total, product = 0.0, 1.0
+        for step in range(last + 1, 21):
+            decay = 3.0 if step > 5 else 0.1
+            total += 4e-3 * decay
+            product *= 1 - 4e-3 * decay
+        sums.append(total)
+        left.append(product)
+    found = cell.since(20, group)
+    assert found["tokens_since"] == pytest.approx(np.mean(tokens))
+    assert (found["tokens_since_low"], found["tokens_since_high"]) == (min(tokens), max(tokens))
+    assert found["decay_since"] == pytest.approx(np.mean(sums))
+    assert found["share_left"] == pytest.approx(np.mean(left))
+
+
+def test_the_mean_over_seeds_lies_in_its_interval_and_falls(cells):
+    table = curves.all_members(curves.means_table(cells, ["loss"]))
+    assert table["step"].tolist() == [*STEPS]
+    assert (table["seeds"] == 3).all()
+    assert (table["d_prime_low"] < table["d_prime"]).all()
+    assert (table["d_prime"] < table["d_prime_high"]).all()
+    assert (np.diff(table["d_prime"]) < 0).all()
+
+
+def test_the_half_life_that_was_simulated_is_found(cells):
+    table = curves.half_life_table(curves.fits_table(curves.points_table(cells, ["loss"])))
+    row = curves.all_members(table).set_index("form").loc["exponential"]
+    assert row["half_life"] == pytest.approx(20_000, rel=0.25)
+    assert row["chosen"]
+
+
+def test_an_unknown_method_and_different_examples_are_refused(cells):
+    with pytest.raises(ConfigError, match="audit.methods has 'zlib'.* no such scores, only loss"):
+        curves.points_table(cells, ["zlib"])
+    fewer = replace(cells[1], steps=cells[1].steps[1:])
+    with pytest.raises(ConfigError, match="different scored steps"):
+        curves.means_table([cells[0], fewer], ["loss"])
+    others = forgetting_cell(1, examples=90)
+    with pytest.raises(ConfigError, match="different examples"):
+        curves.means_table([cells[0], others], ["loss"])
+
+
+def test_the_report_says_what_was_found(cells):
+    points, means = (make(cells, ["loss"]) for make in (curves.points_table, curves.means_table))
+    fits = curves.fits_table(points)
+    factors = effects.factor_table(cells)
+    found, problems = effects.effects_table(fits, factors)
+    tasks = points[["condition", "seed", "step", "occurrences", "tokens_since"]].assign(
+        task="accuracy", members=0.5, nonmembers=0.4, examples=9
+    )
+    findings = Findings(
+        "loss", points, means, fits, curves.half_life_table(fits), found, factors, tasks,
+        tuple(problems), facts={"cells": "3"},
+    )  # fmt: skip
+    content = report(findings)
+    text, page = markdown_document(content), html_document(content)
+    assert "d′ falls to half in" in text
+    assert "faster than weight decay alone" in text
+    assert "No factor varies" in text
+    assert [chart.name.split("-")[0] for chart in content.charts] == ["forgetting"]
+    assert "power law (Chang et al. 2024)" in page
+    assert "Π(1 − λη) (Bordt et al. 2024)" in page
+    assert "nan" not in text.lower().replace("tenant", "")
+    assert all(isinstance(table.data, pd.DataFrame) and table.lines for table in content.tables)

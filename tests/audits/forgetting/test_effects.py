@@ -1,0 +1,126 @@
+"""Half-lives and effects over seeds: naive values, and how often chance alone is found clear."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from contamination.audits.forgetting.curves import fits_table, half_life_table, mean_and_interval
+from contamination.audits.forgetting.effects import (
+    effects_table,
+    largest_correlation,
+    regress_within_seeds,
+)
+
+TOKENS = np.array([15_000, 31_000, 56_000, 97_000, 180_000, 280_000, 430_000.0])
+
+
+def points(rng, half_life=400_000, seeds=3, between=0.15, noise=0.05, level=2.0):
+    """The d′ of some seeds, whose rates differ by `between` of the mean rate."""
+    rows = []
+    for seed in range(seeds):
+        rate = np.log(2) / half_life * (1 + between * rng.normal())
+        values = level * np.exp(-rate * (TOKENS - TOKENS[0])) + noise * rng.normal(size=len(TOKENS))
+        rows += [
+            {"condition": "a", "method": "loss", "occurrences": "any", "seed": seed, "step": step,
+             "tokens_since": tokens, "d_prime": value}
+            for step, (tokens, value) in enumerate(zip(TOKENS, values, strict=True))
+        ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_a_half_life_has_the_students_interval_of_its_rates():
+    table = points(np.random.default_rng(1))
+    fits = fits_table(table)
+    found = half_life_table(fits).set_index("form").loc["exponential"]
+    rates = fits[fits["form"] == "exponential"]["rate"].to_numpy()
+    mean, half = rates.mean(), 4.302653 * rates.std(ddof=1) / np.sqrt(3)
+    assert found["rate_low"] == pytest.approx(mean - half, rel=1e-6)
+    assert found["half_life"] == pytest.approx(np.log(2) / mean)
+    assert found["half_life_low"] == pytest.approx(np.log(2) / (mean + half), rel=1e-6)
+    assert found["chosen"]
+    held_out = fits[fits["form"] == "exponential"]["held_out_error"]
+    assert found["held_out_error"] == pytest.approx(held_out.mean())
+
+
+def test_the_interval_of_a_half_life_contains_the_truth_as_often_as_it_says():
+    rng, covered = np.random.default_rng(2), 0
+    for _ in range(100):
+        table = half_life_table(fits_table(points(rng)))
+        found = table.set_index("form").loc["exponential"]
+        covered += found["half_life_low"] <= 400_000 <= found["half_life_high"]
+    assert covered >= 89
+
+
+def test_where_nothing_is_forgotten_the_interval_has_no_upper_end():
+    rng, unending = np.random.default_rng(3), 0
+    for _ in range(60):
+        table = half_life_table(fits_table(points(rng, half_life=np.inf)))
+        unending += np.isinf(table.set_index("form").loc["exponential", "half_life_high"])
+    assert unending >= 54  # the upper end is missing unless the rate is clearly above 0: 97.5%
+
+
+def test_one_seed_has_no_interval():
+    mean, *ends = mean_and_interval(np.array([3.0]))
+    assert mean == 3
+    assert np.isnan(ends).all()
+
+
+def design(rng, seeds=3):
+    """The crossed factors of the experiment, for each of some seeds."""
+    rows = [
+        {"condition": f"{rate}-{decay}-{size}", "seed": seed, "learning_rate": rate,
+         "decay_per_million": decay * 2.0**rate * 1e3, "corpus_tokens": size}
+        for seed in range(seeds) for rate in (-8.0, -10.0) for decay in (0, 4) for size in (18, 20)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_the_regression_is_that_of_deviations_from_the_seeds_means():
+    rng = np.random.default_rng(4)
+    table = design(rng)
+    factors = table[["learning_rate", "decay_per_million", "corpus_tokens"]].to_numpy()
+    rates, seeds = rng.normal(size=len(table)), table["seed"].to_numpy()
+    found = regress_within_seeds(rates, factors, seeds)
+    x, y = factors.copy(), rates.copy()
+    for seed in range(3):
+        x[seeds == seed] -= factors[seeds == seed].mean(axis=0)
+        y[seeds == seed] -= rates[seeds == seed].mean()
+    slopes = np.linalg.solve(x.T @ x, x.T @ y)
+    variance = ((y - x @ slopes) ** 2).sum() / (24 - 3 - 3)
+    np.testing.assert_allclose(found.slopes, slopes)
+    np.testing.assert_allclose(found.errors, np.sqrt(variance * np.diag(np.linalg.inv(x.T @ x))))
+    assert found.freedom == 18
+
+
+def fits_of(factors, rates):
+    return factors[["condition", "seed"]].assign(
+        method="loss", occurrences="any", form="exponential", rate=rates / 1e6
+    )
+
+
+def test_an_effect_is_found_and_chance_is_found_clear_at_its_level():
+    rng, factors = np.random.default_rng(5), design(None)
+    shared = {seed: rng.normal() for seed in range(3)}  # what the cells of a seed share
+    base = 2 + factors["seed"].map(shared).to_numpy() + 0.5 * factors["learning_rate"].to_numpy()
+    clear = []
+    for _ in range(200):
+        rates = base + 0.3 * rng.normal(size=len(factors))
+        table, problems = effects_table(fits_of(factors, rates), factors)
+        assert not problems
+        clear.append((table.set_index("factor")["p"] < 0.05).to_dict())
+    shares = pd.DataFrame(clear).mean()
+    assert shares["learning_rate"] > 0.99
+    assert 0.01 <= shares["decay_per_million"] <= 0.1
+    assert 0.01 <= shares["corpus_tokens"] <= 0.1
+
+
+def test_factors_that_vary_together_are_not_told_apart():
+    factors = design(None)
+    tied = factors.assign(corpus_tokens=factors["learning_rate"] * 2)
+    table, problems = effects_table(fits_of(tied, np.arange(24.0)), tied)
+    assert table.empty
+    assert "apart" in problems[0]
+    assert largest_correlation(tied) == pytest.approx(1)
+    constant = factors.assign(learning_rate=-8.0, decay_per_million=0.0, corpus_tokens=18.0)
+    assert "No factor varies" in effects_table(fits_of(constant, np.arange(24.0)), constant)[1][0]
+    assert np.isnan(largest_correlation(constant))
