@@ -173,8 +173,7 @@ def sigmoid_in_capacity(known: pd.DataFrame, held: pd.DataFrame, factors: list[s
 
     predictions = pd.Series(np.nan, held.index)
     if known["parameters"].isna().any() or held["parameters"].isna().any():
-        values: Floats = predictions.to_numpy(np.float64)
-    return values  # there is no capacity without a number of weights
+        return np.full(len(held), np.nan)  # there is no capacity without a number of weights
     for method, rows in held.groupby("method"):
         same = known[known["method"] == method]
         same = same if len(same) else known
