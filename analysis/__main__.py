@@ -1,4 +1,4 @@
-"""`python -m analysis`: a report from scores; `… wandb`: from Weights & Biases; `… wandb-view`."""
+"""`python -m analysis`: a report from scores; its tools are `law`, `wandb` and `wandb-view`."""
 
 from __future__ import annotations
 
@@ -39,6 +39,14 @@ def create_wandb_view(config: DictConfig) -> None:
     print(save_view(convert_config(_with_experiment_name(config), WandbViewConfig)))
 
 
+def fit_law(config: DictConfig) -> None:
+    """Fits the law of detectability to the cells of reports."""
+    from contamination.analysis.law.config import LawStage
+    from contamination.analysis.law.run import run
+
+    run(convert_config(config, LawStage))
+
+
 def _with_experiment_name(config: DictConfig) -> DictConfig:
     """The config with the experiment's name where the dataclasses have it."""
     with open_dict(config):
@@ -48,7 +56,7 @@ def _with_experiment_name(config: DictConfig) -> DictConfig:
 
 def run_named_tool() -> int:
     """Runs the stage or the tool that the command line names; returns the exit status."""
-    tools = {"wandb": report_from_wandb, "wandb-view": create_wandb_view}
+    tools = {"wandb": report_from_wandb, "wandb-view": create_wandb_view, "law": fit_law}
     name, run = "analysis", main
     if sys.argv[1:2] and sys.argv[1] in tools:
         name = sys.argv.pop(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +10,11 @@ from typing import Any
 
 import pandas as pd
 
+from contamination.analysis.config import CellPaths
 from contamination.core.artifacts import Artifact, open_artifact
+from contamination.core.errors import ConfigError
+from contamination.core.integrity import errors_naming_folders
+from contamination.core.stored_files import parse_typed
 
 KIND = "report"
 RESULTS = "results.parquet"
@@ -83,3 +88,34 @@ def open_report(path: Path | str) -> Report:
         ArtifactError: there is none, or it is unfinished.
     """
     return Report(open_artifact(path, KIND))
+
+
+def cell_paths(field: str, source: Any) -> list[CellPaths]:
+    """Returns the folders of the cells of one or several reports, or those in a list of mappings.
+
+    Args:
+        field: the config field of `source`, for error messages.
+        source: a report's folder, a list of such folders, or a list of {corpus, model, clean,
+            contaminated}.
+
+    Raises:
+        ConfigError: it is neither.
+        ArtifactError: the report can't be used.
+    """
+    is_several = isinstance(source, Sequence) and not isinstance(source, str)
+    if is_several and source and all(isinstance(report, str) for report in source):
+        return [paths for report in source for paths in cell_paths(field, report)]
+    if isinstance(source, str | Path):
+        with errors_naming_folders(source):
+            source = open_report(source).config["cells"]
+    is_list = isinstance(source, Sequence) and all(isinstance(paths, Mapping) for paths in source)
+    if not is_list or not source:
+        raise ConfigError(
+            f"{field} is {source!r}: give the folder of a report (runs/report/…), a list of such "
+            "folders, or a list of cells, each {corpus: DIR, model: DIR, clean: DIR, "
+            "contaminated: DIR}."
+        )
+    try:
+        return [parse_typed(dict(paths), CellPaths) for paths in source]
+    except ValueError as error:
+        raise ConfigError(f"{field}: {error}. Give corpus, model, clean, contaminated.") from error

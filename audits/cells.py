@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,8 @@ from numpy.typing import NDArray
 
 from contamination.analysis.cells import CONTAMINATED, Cell, name_apart, open_cell
 from contamination.analysis.config import CellPaths
-from contamination.analysis.report_folder import open_report
+from contamination.analysis.report_folder import cell_paths
 from contamination.core.errors import ArtifactError, ConfigError, near_names
-from contamination.core.integrity import errors_naming_folders
-from contamination.core.stored_files import parse_typed
 from contamination.injection.corpus import PackedCorpus, open_corpus
 from contamination.training.trained_model import open_trained
 
@@ -82,27 +79,7 @@ def open_cells(field: str, source: Any) -> list[AuditedCell]:
         ConfigError: it is neither.
         ArtifactError: an artefact can't be used, or a model was not trained on its corpus.
     """
-    return [_open_audited_cell(f"{field}.{i}", p) for i, p in enumerate(_paths(field, source))]
-
-
-def _paths(field: str, source: Any) -> list[CellPaths]:
-    is_several = isinstance(source, Sequence) and not isinstance(source, str)
-    if is_several and source and all(isinstance(report, str) for report in source):
-        return [paths for report in source for paths in _paths(field, report)]
-    if isinstance(source, str | Path):
-        with errors_naming_folders(source):
-            source = open_report(source).config["cells"]
-    is_list = isinstance(source, Sequence) and all(isinstance(paths, Mapping) for paths in source)
-    if not is_list or not source:
-        raise ConfigError(
-            f"{field} is {source!r}: give the folder of a report (runs/report/…), a list of such "
-            "folders, or a list of cells, each {corpus: DIR, model: DIR, clean: DIR, "
-            "contaminated: DIR}."
-        )
-    try:
-        return [parse_typed(dict(paths), CellPaths) for paths in source]
-    except ValueError as error:
-        raise ConfigError(f"{field}: {error}. Give corpus, model, clean, contaminated.") from error
+    return [_open_audited_cell(f"{field}.{i}", p) for i, p in enumerate(cell_paths(field, source))]
 
 
 def _open_audited_cell(field: str, paths: CellPaths) -> AuditedCell:

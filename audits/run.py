@@ -17,17 +17,14 @@ import logging
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
-
 from contamination.audits.base import AuditResult, AuditStage, PreparedAudit, check_audit
 from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.config import identity_data, instantiate_node
 from contamination.core.files import write_text_atomically
 from contamination.core.integrity import errors_naming_file
 from contamination.core.report.document import html_document, markdown_document
-from contamination.core.report.tables import Table
 from contamination.core.stored_files import read_text
-from contamination.core.table_files import write_csv, write_parquet
+from contamination.core.table_files import write_data_files
 from contamination.training.metrics import open_wandb_run
 
 KIND = "audit"
@@ -118,15 +115,11 @@ def _conduct_and_write(
     """Conducts the audit, writes its files and appends its result to `results`."""
     result = prepared.conduct(folder)
     results.append(result)
-    table_files = [name for table in result.content.tables for name in _write_table(folder, table)]
+    table_files = [
+        name
+        for table in result.content.tables
+        for name in write_data_files(folder, table.name, table.data)
+    ]
     write_text_atomically(folder / MARKDOWN, markdown_document(result.content))
     write_text_atomically(folder / PAGE, html_document(result.content))
     return WrittenFiles([*table_files, *result.files, MARKDOWN, PAGE], result.counts)
-
-
-def _write_table(folder: Path, table: Table) -> tuple[str, str]:
-    """Writes the table's data as Parquet and as CSV; returns the files' names."""
-    parquet_name, csv_name = f"{table.name}.parquet", f"{table.name}.csv"
-    write_parquet(folder / parquet_name, pa.Table.from_pandas(table.data, preserve_index=False))
-    write_csv(folder / csv_name, table.data)
-    return parquet_name, csv_name

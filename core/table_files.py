@@ -65,6 +65,14 @@ def write_parquet(path: Path, table: pa.Table) -> None:
         writer.write_table(table)
 
 
+def write_data_files(folder: Path, name: str, table: pd.DataFrame) -> tuple[str, str]:
+    """Writes a table as `<name>.parquet` and `<name>.csv`; returns the files' names."""
+    parquet_name, csv_name = f"{name}.parquet", f"{name}.csv"
+    write_parquet(folder / parquet_name, pa.Table.from_pandas(table, preserve_index=False))
+    write_csv(folder / csv_name, table)
+    return parquet_name, csv_name
+
+
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """Characters with which formulas begin in spreadsheets."""
 

@@ -1,6 +1,7 @@
 """`python -m launch experiment=quickstart [overrides]`: the whole pipeline; `-m` for a sweep.
 
-Its tools are `status`, `report`, `check`, `adopt` and `fetch`; `--help` tells more of each.
+Its tools are `status`, `report`, `check`, `adopt`, `push`, `fetch` and `plan-power`; `--help` tells
+more of each.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from omegaconf import DictConfig
 import contamination.launch.config  # noqa: F401 (registers the nodes of the pipeline)
 from contamination.core import integrity
 from contamination.core.cli import run_hydra_command, run_tool
+from contamination.core.config import convert_config
 from contamination.core.errors import ArtifactError, ConfigError, near_names, require
 from contamination.core.help import print_help_or_error, print_usage_error
 from contamination.core.signals import SIGNALS
@@ -89,6 +91,19 @@ def _fetch_downloads(overrides: Sequence[str]) -> int:
     return run_hydra_command("pipeline", fetch)
 
 
+def _print_power_plan(config: DictConfig) -> None:
+    from contamination.launch.power import PowerStage, print_power_plan
+
+    print_power_plan(convert_config(config, PowerStage))
+
+
+def _plan_power(overrides: Sequence[str]) -> int:
+    import contamination.launch.power  # noqa: F401 (registers the node `plan`)
+
+    sys.argv[1:] = overrides
+    return run_hydra_command("plan_power", _print_power_plan)
+
+
 def _confirm(always_yes: bool, question: str) -> bool:
     """Asks the user a yes-or-no question, unless `always_yes`; returns whether they agree."""
     if always_yes:
@@ -146,6 +161,8 @@ def main() -> int:
             return run_tool(lambda: _push_and_print(words))
         case ["fetch", *words]:
             return _fetch_downloads(words)
+        case ["plan-power", *words]:
+            return _plan_power(words)
         case ["report", folder]:
             return run_tool(lambda: _report_on_folder(Path(folder)))
         case ["status" | "report" as tool, *_]:

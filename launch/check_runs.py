@@ -25,7 +25,7 @@ from contamination.core.progress import progress_bar
 
 ARTIFACTS = (
     *("corpus", "export", "model", "masked_lm", "rewordings", "passes", "scores", "accuracy"),
-    *("training_prefix", "extraction", "audit", "report", "benchmark", "finetuning"),
+    *("training_prefix", "extraction", "audit", "report", "law", "benchmark", "finetuning"),
     "decontaminated",
 )
 WHOLE, DAMAGED, UNFINISHED, ORPHANED = "whole", "damaged", "unfinished", "orphaned"

@@ -34,7 +34,7 @@ PACKAGES = {
 }
 TOOLS = ("status", "report", "check", "adopt", "fetch", "push")
 """The tools of `launch`."""
-OTHERS = ("audit", "decontaminate", "list", "quickstart")
+OTHERS = ("audit", "decontaminate", "list", "plan", "quickstart")
 
 
 def main() -> int:
@@ -59,6 +59,10 @@ def main() -> int:
             return _run_package("injection", ["decontaminate", *words])
         case ["quickstart", *words]:
             return _run_package("launch", ["experiment=quickstart", *words])
+        case ["plan", "power", *words]:
+            return _run_package("launch", ["plan-power", *words])
+        case ["plan", *_]:
+            return run_tool(_refuse_plan_without_power)
         case [tool, *words] if tool in TOOLS:
             return _run_package("launch", [tool, *words])
         case [stage, *words] if stage in PACKAGES:
@@ -166,6 +170,10 @@ def completions(command: Command) -> list[str]:
         elif word.startswith("--") or (equals and command.name != "fetch"):
             words.append(f"{field}{equals}")
     return words
+
+
+def _refuse_plan_without_power() -> None:
+    raise ConfigError("contamination plan: say what to plan: contamination plan power …")
 
 
 def _refuse_unknown_command(word: str) -> None:

@@ -104,6 +104,8 @@ def _installed(words: Sequence[str]) -> str | None:
             return _module("audits", more)
         case ["decontaminate", *more]:
             return _module("injection", ["decontaminate", *more])
+        case ["plan", "power", *more]:
+            return _module("launch", ["plan-power", *more])
         case ["quickstart", *more]:
             return _module("launch", ["experiment=quickstart", *more])
         case [tool, *more] if tool in TOOLS:

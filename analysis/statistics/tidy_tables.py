@@ -133,7 +133,7 @@ def replicates_table(cells: Sequence[Cell]) -> pd.DataFrame:
     Who is a member in one cell of a pair is a non-member in the other (`injection.swap_members`),
     and all else is shared, so that each example is its own control.
     """
-    tables = [_example_differences(*pair) for pair in swapped_pairs(cells)]
+    tables = [example_differences(*pair) for pair in swapped_pairs(cells)]
     return (
         pd.concat(tables, ignore_index=True)
         if tables
@@ -154,8 +154,9 @@ def swapped_pairs(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Cell]]:
             log.warning("%s and %s: not the same examples, so no pair.", cell.name, other.name)
 
 
-def _example_differences(cell: Cell, other: Cell) -> pd.DataFrame:
-    cell_scores, other_scores = _standardised_scores(cell), _standardised_scores(other)
+def example_differences(cell: Cell, other: Cell) -> pd.DataFrame:
+    """Returns the rows of a pair of swapped cells; columns: `REPLICATES_COLUMNS`."""
+    cell_scores, other_scores = standardised_scores(cell), standardised_scores(other)
     merge_columns = ["example_id", "benchmark", "method", "variant"]
     paired_scores = cell_scores.merge(other_scores, on=merge_columns, suffixes=("", "_other"))
     paired_scores = paired_scores[paired_scores["member"] != paired_scores["member_other"]]
@@ -169,7 +170,7 @@ def _example_differences(cell: Cell, other: Cell) -> pd.DataFrame:
     return paired_scores.assign(condition=cell.condition, seed=cell.seed)[list(REPLICATES_COLUMNS)]
 
 
-def _standardised_scores(cell: Cell) -> pd.DataFrame:
+def standardised_scores(cell: Cell) -> pd.DataFrame:
     """Returns one row per example and method; scores are in the non-members' units."""
     examples = cell.examples[["example_id", "benchmark", "member", "occurrences"]]
     scores = cell.scores[CONTAMINATED]

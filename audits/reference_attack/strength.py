@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from contamination.audits.reference_attack.moments import Flags, Floats
+from contamination.core.statistics.placements import placements
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def mean_auroc(
         compared = [(seen, unseen) for seen, unseen in compared if len(seen) and len(unseen)]
         aurocs = []
         for seen, unseen in compared:
-            above, below = _placements(row[seen], row[unseen])
+            above, below = placements(row[seen], row[unseen])
             auroc = float(above.mean())
             influence[cell, seen] = (above - auroc) / len(seen) / len(compared)
             influence[cell, unseen] = (below - auroc) / len(unseen) / len(compared)
@@ -97,18 +98,6 @@ def mean_auroc(
     value, cells = float(by_cell[usable].mean()), int(usable.sum())
     deviations = np.where(usable, by_cell - value, 0.0) / cells
     return MeanOverCells(value, deviations, influence / cells)
-
-
-def _placements(seen: Floats, unseen: Floats) -> tuple[Floats, Floats]:
-    """Returns the share of non-members below each member, and of members above each non-member."""
-    return _shares_below(seen, np.sort(unseen)), 1 - _shares_below(unseen, np.sort(seen))
-
-
-def _shares_below(values: Floats, ordered: Floats) -> Floats:
-    """Returns the share of `ordered` that is below each value, ties counted as halves."""
-    below, at_most = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
-    shares: Floats = (below + at_most) / (2 * len(ordered))
-    return shares
 
 
 MOST_AUROC = 1 - 1e-6

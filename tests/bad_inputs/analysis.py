@@ -9,6 +9,7 @@ from tests.bad_inputs.row import M, Row, bad, values
 
 analyse = partial(bad, "analysis")
 pull = partial(bad, "analysis wandb")
+law = partial(bad, "analysis law")
 
 VALUES = {
     "analysis.draws": "1000000000000 0 19 -1 nan",
@@ -19,6 +20,11 @@ VALUES = {
     "cells": "[foo] [] null 5",
     "wandb.mode": "live",
     "seed": "x",
+}
+LAW_VALUES = {
+    "factors": "[] [colour] [recency,recency]",
+    "recency_tokens": "0 nan",
+    "confidence": "1 nan",
 }
 PARTS = ("corpus", "model", "clean", "contaminated")
 
@@ -46,6 +52,13 @@ ROWS = [
     analyse("runs=a-file", "There is a file", files={"a-file": ""}),
     analyse("wandb.mode=online", "wandb.mode", "online", "wandb login"),
     analyse("name=" + "n" * 300, "name", "nnn", "too long"),
+    # the law
+    *values("analysis law", LAW_VALUES),
+    law("reports=[]", "reports", "runs/report"),
+    law("reports=[nowhere]", "report", "nowhere", "does not exist"),
+    law(f"reports=[{M}/corpus]", "not a report"),
+    law("reports=[nowhere] colour=red", "colour", slow=True),
+    law("reports=[nowhere] held_out=5", "held_out", slow=True),
     # from Weights & Biases
     pull("local=null", "project", slow=True),
     pull("project=a local=b", "project", slow=True),

@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.bad_inputs.row import M, bad, values
 
 launch = partial(bad, "launch")
+power = partial(bad, "launch plan-power")
 
 
 def _without(name: str, folder: str = "hf") -> Callable[[Path], None]:
@@ -48,8 +49,23 @@ CLUSTER = {
     "cluster.rendezvous": "none",
     "cluster.port": "-1 0 70000 x",
 }
+POWER = {
+    "plan.shift": "0 10 nan",
+    "plan.members": "1 -1",
+    "plan.power": "0 1",
+    "plan.level": "0 nan",
+    "plan.find": "fewest",
+    "plan.copies": "0",
+    "plan.learning_rate": "0 nan",
+}
 
 ROWS = [
+    *values("launch plan-power", POWER),
+    power("seed=0", "fit", "plan.shift", "give one of them"),
+    power("plan.shift=1 fit=nowhere", "fit", "nowhere", "give one of them", slow=True),
+    power("plan.find=copies plan.shift=1", "plan.find", "copies", "fit=runs/law/DIR"),
+    power("fit=nowhere", "law folder nowhere", "does not exist"),
+    power("report=nowhere", "report folder nowhere", "does not exist", slow=True),
     *values("launch", PRETRAINING),
     *values("launch", CLUSTER),
     launch("experiment=quikstart", "experiment=quikstart", "Did you mean quickstart?"),

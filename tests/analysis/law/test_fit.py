@@ -1,0 +1,123 @@
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from scipy.stats import t
+
+from contamination.analysis.law.fit import fit_law
+from contamination.analysis.law.predict import NEW, predict
+from contamination.analysis.law.report import coefficient_rows
+from contamination.analysis.law.stored_law import parse_law
+from contamination.core.errors import ConfigError
+from perf.law_simulation import CENTRES, SimulatedLaw, simulate_rows
+
+SMALL = {"methods": ("loss", "min_k"), "benchmarks": ("boolq", "imdb")}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return simulate_rows(SimulatedLaw(), np.random.default_rng(3), **SMALL)
+
+
+@pytest.fixture(scope="module")
+def law(rows):
+    return fit_law(rows, {"loss": 0.3, "min_k": 0.4}, 1e4)
+
+
+def test_the_exponents_of_a_simulated_law_are_inside_their_intervals(law):
+    for name, (value, error) in law.coefficients().items():
+        if name != "intercept":
+            truth = SimulatedLaw().exponents[name]
+            assert abs(value - truth) < t.ppf(0.995, law.freedom) * error
+    assert "parameters" not in law.factors
+    assert law.constant["parameters"] == 226_000
+
+
+def test_the_growth_of_the_members_variance_is_recovered(law):
+    assert law.growth == pytest.approx({"loss": 0.2, "min_k": 0.2}, abs=0.06)
+
+
+def test_a_measured_shift_may_be_negative():
+    """Log δ̂ would lose them: at low doses half of the shifts are near 0."""
+    truth = replace(SimulatedLaw(), shift=0.05)
+    found = []
+    for seed in range(4):
+        rows = simulate_rows(truth, np.random.default_rng(seed), **SMALL)
+        assert (rows["shift"] < 0).any()
+        found.append(fit_law(rows, {}, 1e4).coefficients()["occurrences"][0])
+    assert np.mean(found) == pytest.approx(0.9, abs=0.08)
+
+
+def test_predictions_of_the_cells_of_the_fit_are_near_their_true_shifts(law, rows):
+    at = {"occurrences": 8, "learning_rate": 2e-3, "recency": CENTRES["recency"]}
+    for method in law.methods:
+        same = (rows["occurrences"] == 8) & (rows["learning_rate"] == 2e-3)
+        truth = rows[same & (rows["method"] == method)]["true_shift"].mean()
+        found = predict(law, at, method)
+        low, high = np.quantile(found.shifts.mean(axis=1), [0.01, 0.99])
+        assert low < truth < high
+        assert found.outside == ()
+
+
+def test_a_new_method_and_values_outside_are_less_certain(law):
+    at = {"occurrences": 2, "learning_rate": 2e-3, "recency": 10.0}
+    widths = [
+        np.diff(predict(law, settings, method).interval(0.9))[0]
+        for settings, method in [(at, "loss"), (at, NEW), ({**at, "learning_rate": 0.1}, "loss")]
+    ]
+    assert widths[1] > widths[0]
+    assert widths[2] > widths[0]
+    assert predict(law, {**at, "learning_rate": 0.1}, "loss").outside == ("learning_rate",)
+
+
+def test_the_stored_law_is_the_law(law):
+    assert parse_law(asdict(law)) == law
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "word"),
+    [
+        ("values", [1.0], "sizes"),
+        ("covariance", [[1.0]], "sizes"),
+        ("freedom", 0, "freedom"),
+        ("factors", {"colour": [1.0, 2.0, 1.5]}, "factor"),
+        ("within", {"loss": 1.5}, "within"),
+        ("growth", {"loss": float("inf")}, "finite"),
+        ("names", "a string", "names"),
+        ("extra", 1, "extra"),
+    ],
+)
+def test_a_damaged_law_is_refused(law, field, value, word):
+    with pytest.raises(ValueError, match=word):
+        parse_law({**asdict(law), field: value})
+
+
+def test_what_the_fit_says_nothing_about_is_refused(law):
+    at = {"occurrences": 2, "learning_rate": 2e-3, "recency": 10.0}
+    for settings, method, word in [
+        ({**at, "parameters": 1e6}, "loss", "parameters is 1e\\+06"),
+        ({"occurrences": 2, "recency": 1.0}, "loss", "learning_rate is None"),
+        ({**at, "colour": 1.0}, "loss", "colour"),
+        (at, "los", "Did you mean loss"),
+        ({**at, "occurrences": 0}, "loss", "occurrences is 0"),
+    ]:
+        with pytest.raises(ConfigError, match=word):
+            predict(law, settings, method)
+
+
+def test_too_few_cells_and_factors_that_vary_together_are_refused(rows):
+    with pytest.raises(ConfigError, match="needs at least"):
+        fit_law(rows[rows["learning_rate"] == 1e-3], {}, 1e4)
+    together = rows.assign(parameters=rows["learning_rate"] ** 2)
+    with pytest.raises(ConfigError, match="vary only together"):
+        fit_law(together, {}, 1e4)
+
+
+def test_every_effect_has_its_own_error(law):
+    """The covariance is of the parameters in the order of their names."""
+    table = coefficient_rows(law, 0.9).set_index("name")
+    assert list(table.index[: len(law.names)]) == law.names
+    slopes = table.loc["method: copies|loss", "error"], table.loc["method|loss", "error"]
+    assert slopes[0] < slopes[1]
+    both = [n for n in law.names if n.startswith("benchmark × method|")]
+    assert np.ptp(table.loc[both, "error"]) < 1e-2

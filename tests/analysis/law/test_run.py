@@ -1,0 +1,69 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from contamination.analysis.law.config import LawStage
+from contamination.analysis.law.report import law_document, save_law_chart
+from contamination.analysis.law.run import fit_and_compare, held_out_rows
+from contamination.core.errors import ConfigError
+from contamination.core.report.document import markdown_document
+from tests.analysis.law.conftest import simulate_cells
+
+FACTORS = ["occurrences", "learning_rate"]
+
+
+@pytest.fixture(scope="module")
+def results():
+    cells = simulate_cells(learning_rates=(1e-3, 2e-3, 4e-3))
+    return fit_and_compare(
+        LawStage(
+            reports=["x"], factors=FACTORS, held_out=[{"learning_rate": 2e-3}],
+            predict=[{"occurrences": 3, "learning_rate": 2e-3}],
+        ),
+        cells,
+    )  # fmt: skip
+
+
+def test_the_simulated_exponents_are_found(results):
+    found = results.law.coefficients()
+    assert found["occurrences"][0] == pytest.approx(0.9, abs=0.08)
+    assert found["learning_rate"][0] == pytest.approx(0.3, abs=0.1)
+    assert results.law.within["loss"] == pytest.approx(0.3, abs=0.05)
+
+
+def test_held_out_cells_are_predicted_and_not_fitted(results):
+    fitted = results.measurements[~results.measurements["held_out"]]
+    assert set(fitted["learning_rate"]) == {1e-3, 4e-3}
+    assert set(results.held_out["learning_rate"]) == {2e-3}
+    assert set(results.held_out["outside"]) == {""}
+    errors = results.errors.set_index(["held_out", "predictor"])
+    assert errors.loc[("inside", "law"), "mae"] < 0.03
+
+
+def test_the_text_has_the_coefficients_and_the_chart_is_drawn(results, tmp_path):
+    text = markdown_document(law_document(results))
+    assert "exponents are α (copies)" in text
+    assert "agrees with the removal of σ_between alone" in text or "differs from" in text
+    for path in save_law_chart(results, tmp_path):
+        assert path.stat().st_size > 10_000
+
+
+def test_the_prediction_is_near_the_truth(results):
+    row = results.predictions[results.predictions["method"] == "loss"].iloc[0]
+    assert row["shift"] == pytest.approx(0.4 * 3**0.9, rel=0.15)
+    assert row["low"] < row["auroc"] < row["high"] < row["strong_auroc"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "word"),
+    [
+        ([{"colour": 1}], "colour: unknown column"),
+        ([{"seed": 9}], "selects no cell"),
+        ([{}], "selects no cell"),
+        ([{"seed": [0, 1]}], "selects all cells"),
+    ],
+)
+def test_a_rule_that_selects_nothing_or_everything_is_refused(rules, word):
+    rows = pd.DataFrame({"seed": [0, 1], "auroc": [0.5, np.nan]})
+    with pytest.raises(ConfigError, match=word):
+        held_out_rows(rows, rules)

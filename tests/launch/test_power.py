@@ -1,0 +1,119 @@
+"""The planner: rows of a plan, from a shift, from a stored law and from a finished design."""
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+
+from contamination.analysis.law.fit import Law
+from contamination.analysis.law.power import Design, power_of_design
+from contamination.analysis.law.stored_law import KIND, open_law, write_law
+from contamination.core.artifacts import WrittenFiles, build_or_open
+from contamination.core.cli import compose_stage
+from contamination.core.errors import ArtifactError, ConfigError
+from contamination.launch.power import PowerStage, plan_table
+
+LAW = Law(
+    factors={"occurrences": [1.0, 8.0, 2.8]},
+    constant={"learning_rate": 1e-3, "parameters": 226_000.0, "recency": None},
+    names=["intercept", "occurrences", "method|loss", "method|min_k", "benchmark|boolq"],
+    values=[-0.3, 0.9, -0.1, 0.1, 0.0],
+    covariance=(np.eye(5) * [0.004, 0.001, 0.002, 0.002, 0.001]).tolist(),
+    variances={"method": 0.02, "benchmark": 0.01, "cell": 0.005},
+    errors=1.0,
+    freedom=6,
+    growth={"loss": 0.1, "min_k": 0.2},
+    within={"loss": 0.3},
+    recency_tokens=1e4,
+    cells=8,
+    rows=128,
+)
+
+
+def stage(*overrides: str) -> PowerStage:
+    return compose_stage("plan_power", overrides, PowerStage)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "runs" / KIND / "law-0123456789ab"
+    build_or_open(path, {}, {}, lambda f: WrittenFiles([write_law(f, LAW)]))
+    return path
+
+
+def test_the_members_of_a_shift_have_the_wanted_power():
+    row = plan_table(stage("plan.shift=0.3", "training.peak_tflops=989")).data.iloc[0]
+    powers = [power_of_design(0.3, 0.0, Design(m, m), 0.05) for m in (row.members - 1, row.members)]
+    assert powers[0] < 0.8 <= powers[1]
+    flops = 6 * 226_000 * 600_000
+    assert row.gpu_hours == pytest.approx(flops / (989e12 * 0.4) / 3600, rel=0.3)
+
+
+def test_seeds_stand_in_for_members():
+    row = plan_table(stage("plan.shift=0.3", "plan.find=seeds", "plan.members=20")).data.iloc[0]
+    assert row.members == 20
+    assert row.seeds == pytest.approx(145 / 20, abs=1.5)
+
+
+def test_a_law_plans_each_method_and_fewer_copies_need_more_members(folder):
+    few, many = (
+        plan_table(stage(f"fit={folder}", f"plan.copies={n}")).data.set_index("method")
+        for n in (1, 8)
+    )
+    assert list(few.index) == ["loss", "min_k"]
+    assert (few["members"] > 4 * many["members"]).all()
+    assert (few["power"] >= 0.8).all()
+    assert few.loc["loss", "members"] > few.loc["min_k", "members"]
+
+
+def test_the_fewest_copies_reach_the_power(folder):
+    found = plan_table(
+        stage(f"fit={folder}", "plan.find=copies", "plan.members=50", "methods=[loss]")
+    ).data.iloc[0]
+    powers = [
+        plan_table(
+            stage(
+                f"fit={folder}", "plan.find=power", f"plan.copies={n}", "plan.members=50",
+                "methods=[loss]",
+            )
+        ).data.iloc[0]["power"]
+        for n in (found.copies - 1, found.copies)
+    ]  # fmt: skip
+    assert powers[0] < 0.8 <= powers[1]
+
+
+def test_a_changed_or_foreign_law_is_refused(folder):
+    assert open_law("fit", folder) == LAW
+    file = folder / "fit.json"
+    file.write_text(file.read_text().replace("0.9", "0.8", 1))
+    with pytest.raises(ArtifactError):
+        open_law("fit", folder)
+    other = folder.with_name("law-ba9876543210")
+    wrong = asdict(replace(LAW, values=[1.0]))
+    build_or_open(other, {}, {}, lambda f: _write(f, json.dumps(wrong)))
+    with pytest.raises(ArtifactError, match=r"fit.json can't be used"):
+        open_law("fit", other)
+
+
+def _write(folder, text):
+    (folder / "fit.json").write_text(text)
+    return WrittenFiles(["fit.json"])
+
+
+def test_an_unknown_method_and_an_unvaried_factor_are_refused(folder):
+    with pytest.raises(ConfigError, match="Did you mean loss"):
+        plan_table(stage(f"fit={folder}", "methods=[los]"))
+    varied = replace(LAW, factors={**LAW.factors, "learning_rate": [1e-3, 4e-3, 2e-3]},
+                     names=[*LAW.names[:2], "learning_rate", *LAW.names[2:]],
+                     values=[-0.3, 0.9, 0.4, -0.1, 0.1, 0.0],
+                     covariance=(np.eye(6) * 0.001).tolist())  # fmt: skip
+    other = folder.with_name("law-ba9876543210")
+    build_or_open(other, {}, {}, lambda f: WrittenFiles([write_law(f, varied)]))
+    with pytest.raises(ConfigError, match="plan.learning_rate is null"):
+        plan_table(stage(f"fit={other}"))
+
+
+def test_the_smallest_effect_of_a_design():
+    row = plan_table(stage("plan.find=effect", "plan.seeds=4")).data.iloc[0]
+    assert power_of_design(row["shift"], 0.0, Design(100, 100, 4), 0.05) == pytest.approx(0.8)
