@@ -18,7 +18,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / "hypothesis")  # not the checkout
 settings.register_profile(
     "suite",
-    max_examples=40,
+    max_examples=25,
     derandomize=True,
     database=None,
     deadline=None,
