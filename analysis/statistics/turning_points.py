@@ -47,12 +47,11 @@ def turning_points(evidence: Scores) -> list[int]:
     start_level = direction = 0
     for end_level in range(1, len(evidence)):
         origins = range(start_level + (direction != 0), end_level)
-        for sign in {1, -1} - {direction}:
-            strength = sign * evidence[origins, end_level]
-            if strength.max() > 1:
-                start_level, direction = origins[int(strength.argmax())], sign
-                points.append(start_level)
-                break
+        strengths = {s: s * evidence[origins, end_level] for s in (1, -1) if s != direction}
+        sign, strength = max(strengths.items(), key=lambda item: float(item[1].max()))
+        if strength.max() > 1:  # the stronger, where one origin is clearly below and another above
+            start_level, direction = origins[int(strength.argmax())], sign
+            points.append(start_level)
     if not points:
         return []
     strength = direction * evidence[start_level, start_level + 1 :]

@@ -291,7 +291,7 @@ def set_test(
     blocks = design.relabellings(relabellings, seed)
     null = np.concatenate([studentised(*design.differences(score, drawn)) for drawn in blocks])
     critical, unlucky = np.quantile(null, [1 - alpha, 1 - POWER], method="higher")
-    spread = float((critical - unlucky) * error[0])
+    spread = (float(critical) - float(unlucky)) * float(error[0])  # NaN without an error
     return SetTest(
         p_value=(1 + int((null >= actual - TINY).sum())) / (1 + len(null)),
         p_value_below=(1 + int((null <= actual + TINY).sum())) / (1 + len(null)),

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from contamination.analysis.cells import make_cell
@@ -21,7 +22,7 @@ from contamination.analysis.statistics.results_table import (
     why_without_number,
 )
 from contamination.core.errors import DataError
-from tests.analysis.conftest import results_table
+from tests.analysis.conftest import SHIFT, results_table
 
 QUICK = AnalysisConfig(draws=50, blind_folds=3)
 KEY = ["cell", "checkpoint", "benchmark", "method", "variant", "occurrences", "metric"]
@@ -97,11 +98,18 @@ def test_intervals_hold_their_value(results):
 
 def test_the_simulated_effect_is_found(results):
     """And the clean checkpoint, on the same examples, shows nothing."""
-    chosen = results.query("metric == 'auroc' and benchmark == 'all' and method == 'min_k'")
-    value = chosen.set_index(["checkpoint", "occurrences"])["value"]
-    assert value["contaminated", "8"] > value["contaminated", "1"] > 0.5
-    assert value["contaminated", "8"] > 0.85
-    assert value["clean", "any"] == pytest.approx(0.5, abs=0.15)
+    chosen = results.query("metric == 'auroc' and benchmark == 'all'")
+    rows = chosen.set_index(["method", "checkpoint", "occurrences"])
+    value, low, high = (rows[name] for name in ("value", "ci_low", "ci_high"))
+    spread = (65 / (12 * 32 * 32) / 2) ** 0.5  # without an effect: a mean of two of 32 + 32
+    for method, shift in SHIFT.items():
+        for dose in (1, 2, 4, 8):
+            expected = norm.cdf(0.6 * shift * np.log2(1 + dose) / 2**0.5)
+            key = method, "contaminated", str(dose)
+            assert low[key] - 0.02 <= expected <= high[key] + 0.02
+        assert low[method, "contaminated", "any"] > 0.5
+        assert value[method, "clean", "any"] == pytest.approx(0.5, abs=2 * spread)
+        assert low[method, "clean", "any"] <= 0.5 <= high[method, "clean", "any"]
 
 
 def test_cells_that_share_a_corpus_share_its_resamples(make):

@@ -1,5 +1,7 @@
 """Draws, the share of the way and the distance, beside simulations of the null."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -142,13 +144,26 @@ def test_a_difference_is_of_the_draws():
     ) == (2, [2, 2])
 
 
-def test_the_distance_is_kolmogorovs_and_its_p_value_is_uniform_without_a_difference():
-    rng, p_values = np.random.default_rng(1), []
-    for place in range(60):
-        base = rng.normal(size=(20, 1))
-        pair = [(base + rng.normal(size=(20, 2))).ravel().round(2) for _ in range(2)]
-        assert ks_distance(*pair) == pytest.approx(ks_2samp(*pair).statistic)
-        p_values.append(swap_p_value(*pair, np.repeat(range(20), 2), place))
-    assert 0.3 < np.mean(p_values) < 0.7
-    assert np.mean(np.array(p_values) <= 0.1) < 0.3
-    assert swap_p_value(pair[0], pair[0] + 2, np.repeat(range(20), 2), 0) == 0.001
+def swapped_by_text(pair, text, chosen):
+    """The two models' scores, exchanged for the units of some texts."""
+    is_swapped = np.isin(text, np.flatnonzero(chosen))
+    return np.where(is_swapped, pair[1], pair[0]), np.where(is_swapped, pair[0], pair[1])
+
+
+def test_the_distance_is_kolmogorovs_and_its_p_value_that_of_all_swaps_of_whole_texts():
+    """Whatever the actual labels are: so it is uniform without a difference."""
+    rng, text = np.random.default_rng(3), np.repeat(range(5), [3, 5, 7, 9, 11])
+    difference = 2 * rng.normal(size=5)[text] + 0.3 * rng.normal(size=len(text))
+    first = rng.normal(size=len(text))
+    pair = first.round(2), (first + difference).round(2)
+    swaps = [swapped_by_text(pair, text, chosen) for chosen in product([0, 1], repeat=5)]
+    distances = np.array([ks_2samp(*own).statistic for own in swaps])
+    assert len(set(distances.round(6))) > 5
+    for place, (own, distance) in enumerate(zip(swaps, distances, strict=True)):
+        assert ks_distance(*own) == pytest.approx(distance)
+        share = np.mean(distances >= distance - 1e-9)
+        error = 4 * np.sqrt(share * (1 - share) / 999) + 0.001
+        assert swap_p_value(*own, text.astype(str), place) == pytest.approx(share, abs=error)
+    whole = np.repeat(range(20), 2)
+    scores = rng.normal(size=40)
+    assert swap_p_value(scores, scores + 9, whole, 0) == 0.001

@@ -1,5 +1,6 @@
 """Texts scored behind a server as in this process, and what is asked for it."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -103,7 +104,10 @@ def test_a_dry_run_counts_what_is_then_asked(stage, tmp_path, prefix_file, does,
 
 def test_a_dry_run_says_some_where_the_number_is_no_bound(stage, tmp_path):
     """Tokens that share their name take more requests each."""
-    (tmp_path / "few.jsonl").write_text('{"text": "The na\u00efve \u65e5\u672c."}\n')
+    text = (
+        "The na\u00efve \u65e5\u672c said that the boat was late, and that it rained all the day."
+    )
+    (tmp_path / "few.jsonl").write_text(json.dumps({"text": text}))
     with Server(prompt=False, shows="biased", names_ids=False, most=5) as server:
         own = stage(server.url, ("loss",), texts="few.jsonl")
         before = len(server.seen)
@@ -112,4 +116,4 @@ def test_a_dry_run_says_some_where_the_number_is_no_bound(stage, tmp_path):
         run(own)
         asked = len(server.seen) - before - 2 * probes - 8  # and a check
     assert header.split()[:3] == ["pass", "requests,", "about"]
-    assert int(last.split()[1]) == pytest.approx(asked, rel=0.3)
+    assert int(last.split()[1]) == pytest.approx(asked, rel=0.06)
