@@ -131,7 +131,7 @@ def leaked_lines(
     lines: dict[str, list[str]] = {part: [] for part in PARTS}
     kept = []
     for line in config.template.split("\n"):
-        named = {name for _, name, *_ in string.Formatter().parse(line)}
+        named = {name for _, name, *_ in string.Formatter().parse(line) if name is not None}
         part = (
             ANSWER
             if config.answer_field in named
