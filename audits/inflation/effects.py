@@ -62,7 +62,7 @@ class Effect:
 
     Attributes:
         value: the mean; NaN if there is no item.
-        low, high: the ends of the interval.
+        low, high: the ends of the interval; NaN if all values are equal.
         seeds: the number of seeds. With one, the interval is over items alone.
         items: the number of items.
     """
@@ -92,6 +92,8 @@ def mean_effect(values: Results, benchmarks: NDArray[np.str_], confidence: float
         return Effect(np.nan, np.nan, np.nan, 0, 0)
     mean = _clustered_mean(values[complete], benchmarks, names)
     low, high = student_interval(mean, confidence)
+    if mean.error == 0:  # no answer differs, which says nothing of how they vary
+        low = high = np.nan
     items = int(known[complete].any(axis=0).sum())
     return Effect(mean.value, low, high, len(complete), items)
 

@@ -112,7 +112,7 @@ class InflationFindings:
                         **asdict(mean),
                         "chance": level,
                         "free": bool((chance[mask] == 0).all()),
-                        "at_chance": bool(above[name].low <= 0 <= above[name].high),
+                        "at_chance": not (above[name].low > 0 or above[name].high < 0),
                     }
                 )
         return pd.DataFrame(rows)

@@ -28,9 +28,10 @@ ACCURACY, MARGIN = MEASURES = ("accuracy", "margin")
 """Whether the answer is right (0 or 1), and how far the right answer is ahead (nats)."""
 NOT_IN_TWINS = re.compile(
     r"(occurrences|rewording|versions|backdoors|copies|benchmark\.[^.]+\.occurrences)\."
-    r"|leak\.form$|stage$"
+    r"|benchmark\.[^.]+\.sources\.|leak\.form$|stage$"
 )
-"""Fields that say how members are inserted: contaminated cells and their twins differ in them."""
+"""Fields that say how members are inserted: contaminated cells and their twins differ in them. All
+sources of a benchmark are recorded, of which one is read; items are told apart by their ids."""
 EXACT_REWORDING = "Exact"
 FEWEST_ITEMS = 2
 

@@ -44,6 +44,14 @@ CHOICE = BenchmarkConfig(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(("form", "text"), [("question", "P.\nQ: Q??"), ("answer", "A: B. y.")])
+def test_without_options_a_line_that_ends_in_text_is_of_the_question(form, text):
+    config = BenchmarkConfig(
+        template="{passage}\nQ: {question}?\nA: {answer}.", answer_field="answer"
+    )
+    assert forms.leaked_lines(FIELDS, "open", config, form) == text
+
+
 @pytest.mark.parametrize(
     ("form", "text"),
     [
