@@ -1,8 +1,8 @@
 """The speed of `contamination decontaminate` against datatrove's own n-gram decontamination.
 
 Used by `python -m perf.decontamination --rates 60` (with datatrove's readers and word tokenizer:
-pip install datatrove orjson spacy 'xxhash<4'). Both read the same JSONL files in one process of one thread,
-look for the 13-grams of the same items, and write the documents without any, in turns:
+pip install datatrove orjson spacy 'xxhash<4'). Both read the same JSONL files in one process of one
+thread, look for the 13-grams of the same items, and write the documents without any, in turns:
 
 - datatrove: `JsonlReader`, `NGramsDecontFilter` and `JsonlWriter`, as one pipeline. Its index is
   made by its own normalisation and hashes, since its indexer needs lighteval.

@@ -130,7 +130,9 @@ def test_the_ledger_has_a_row_for_what_each_sequence_holds_of_a_copy():
     assert [*found.itertuples(index=False, name=None)] == expected
     assert {row[8] for row in expected} == {True, False}
     assert found["reworded"].dtype == object
-    none = packing.make_ledger(stream, [], examples, TEXTS, templates, tokenizer, (SEPARATOR, SEPARATOR), WIDTH)
+    none = packing.make_ledger(
+        stream, [], examples, TEXTS, templates, tokenizer, (SEPARATOR, SEPARATOR), WIDTH
+    )
     assert [*none.columns] == [*found.columns] == [*packing.LEDGER_COLUMNS]
 
 
