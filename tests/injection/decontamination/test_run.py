@@ -126,7 +126,7 @@ def test_what_is_left_has_no_item_even_where_its_parts_form_one(here):
     nested = f"Before. {' '.join(words[:6])} {KING} {' '.join(words[6:])} After."
     (here / "corpus/a.jsonl").write_bytes(lines([{"text": nested}, {"text": f"({KING}) !"}]))
     artifact = run("remove=spans")
-    assert read(artifact.path / "documents", "a.jsonl") == [{"text": "Before.   After."}]
+    assert read(artifact.path / "documents", "a.jsonl") == [{"text": "Before.  After."}]
     matches = pd.read_parquet(artifact.path / "matches.parquet").query("file == 'a.jsonl'")
     assert matches[["row", "item", "matched_text"]].to_numpy().tolist() == [
         [1, 2, KING],
