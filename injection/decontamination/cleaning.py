@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from contamination.core.progress import progress_bar
 from contamination.core.table_files import write_parquet
+from contamination.data.ngrams import words_of
 from contamination.data.readers.rows import Shard, Tally
-from contamination.data.words import is_blank
 from contamination.injection.decontamination.config import DOCUMENTS
 from contamination.injection.decontamination.rewriting import iter_texts, rewrite_file
 from contamination.injection.decontamination.rules.base import (
@@ -167,15 +167,14 @@ class CleaningTask:
 
             def clean(row: int, text: str) -> str | None:
                 nonlocal flagged
-                matches = self.search.matches(text)
-                rows.extend(_match_row(shard, row, text, match) for match in matches)
+                remaining, found = self._clean_text(text)
+                rows.extend(_match_row(shard, row, *pair) for pair in found)
                 size = self._size(text)
                 read[:] += size
                 bar.update()
-                if not matches:
+                if not found:
                     return text
                 flagged += 1
-                remaining = remaining_text(text, matches, self.remove)
                 lost[:] += size if remaining is None else size - self._size(remaining)
                 return remaining
 
@@ -188,6 +187,19 @@ class CleaningTask:
             "flagged": flagged,
             "skipped": dict(tally.skipped),
         }
+
+    def _clean_text(self, text: str) -> tuple[str | None, list[tuple[str, Match]]]:
+        """Returns what remains of a document, and the first match of each item with its text.
+
+        What remains is searched again, since its parts may now form an item.
+        """
+        found: dict[int, tuple[str, Match]] = {}
+        remaining: str | None = text
+        while remaining is not None and (matches := self.search.matches(remaining)):
+            for match in matches:
+                found.setdefault(match.item, (remaining, match))
+            remaining = remaining_text(remaining, matches, self.remove)
+        return remaining, [found[item] for item in sorted(found)]
 
     def _size(self, text: str) -> Counts:
         """Returns the size of a document's text in each unit, shape (units,)."""
@@ -211,7 +223,7 @@ def remaining_text(text: str, matches: Sequence[Match], remove: str) -> str | No
         parts.append(text[place:start])
         place = end
     remaining = "".join([*parts, text[place:]])
-    return None if is_blank(remaining) else remaining
+    return remaining if words_of(remaining) else None
 
 
 def _match_row(shard: Shard, row: int, text: str, match: Match) -> dict[str, Any]:

@@ -43,6 +43,7 @@ from contamination.injection.decontamination.report import (
 )
 from contamination.injection.decontamination.rewriting import check_format
 from contamination.injection.decontamination.rules.base import Counts, Rule
+from contamination.injection.decontamination.rules.oracle import Oracle
 from contamination.injection.token_stream import Tokenizer
 
 if TYPE_CHECKING:
@@ -65,13 +66,13 @@ def decontaminate(stage: DecontaminateStage) -> Artifact:
     require(bool(stage.paths), "paths", stage.paths, remedy)
     remedy = "give the files with the items, such as [mmlu.jsonl]."
     require(bool(stage.benchmarks), "benchmarks", stage.benchmarks, remedy)
+    remedy = "choose a rule, such as ngram_union."
+    require(bool(stage.matcher), "matcher", "none", remedy)
     rule: Rule = instantiate_node("matcher", stage.matcher)
-    require(
-        isinstance(rule, Rule),
-        "matcher._target_",
-        stage.matcher["_target_"],
-        "choose one of conf/matcher/.",
-    )
+    target, remedy = stage.matcher["_target_"], "choose one of conf/matcher/."
+    require(isinstance(rule, Rule), "matcher._target_", target, remedy)
+    remedy = "it knows only the copies that python -m injection inserts: choose another rule."
+    require(not isinstance(rule, Oracle), "matcher._target_", target, remedy)
     corpus = DocumentFiles(
         find_shards(stage.paths, stage.format, "paths"), stage.text, stage.on_error
     )

@@ -84,6 +84,8 @@ def here(tmp_path, monkeypatch):
 def run(*overrides):
     template = "template={question}? {answer}"
     words = ["paths=corpus", "benchmarks=[items.jsonl]", template, "matcher.n=8", *overrides]
+    if "~matcher.n" in words:  # a rule without this field
+        words = [word for word in words if "matcher.n" not in word]
     return decontaminate(compose_stage("decontaminate", words, DecontaminateStage))
 
 
@@ -117,6 +119,19 @@ def test_spans_are_cut_out_and_what_is_left_stays(here):
     assert read(artifact.path / "documents", "d.parquet") == [{"text": "clean", "n": 2}]
     assert artifact.counts["lost"]["documents"] == 2  # without other text
     assert artifact.counts["lost"]["characters"] == 2 * len(RIVER) + 2 * len(KING) + 1
+
+
+def test_what_is_left_has_no_item_even_where_its_parts_form_one(here):
+    words = KING.split()
+    nested = f"Before. {' '.join(words[:6])} {KING} {' '.join(words[6:])} After."
+    (here / "corpus/a.jsonl").write_bytes(lines([{"text": nested}, {"text": f"({KING}) !"}]))
+    artifact = run("remove=spans")
+    assert read(artifact.path / "documents", "a.jsonl") == [{"text": "Before.  After."}]
+    matches = pd.read_parquet(artifact.path / "matches.parquet").query("file == 'a.jsonl'")
+    assert matches[["row", "item", "matched_text"]].to_numpy().tolist() == [
+        [1, 2, KING],
+        [2, 2, f"({KING})"],
+    ]
 
 
 def test_each_match_and_each_item_is_recorded(here):
@@ -214,6 +229,8 @@ def test_documents_without_a_text_stop_the_run_or_are_counted(here, row, reason)
         (["benchmarks=[no.jsonl]"], DataError, "benchmarks includes 'no.jsonl': there is no such"),
         (["template={questoin}"], DataError, "^template is '{questoin}'"),
         (["matcher.n=0"], ConfigError, "matcher.n is 0: give 1 or more"),
+        (["matcher=none", "~matcher.n"], ConfigError, "matcher is 'none': choose a rule"),
+        (["matcher=oracle", "~matcher.n"], ConfigError, "matcher._target_ is .*Oracle'.*another"),
         (["remove=lines"], ConfigError, "remove is 'lines': choose from documents, spans"),
         (["text=body"], DataError, "row 1: text is not a string .no 'body'."),
     ],
