@@ -129,11 +129,12 @@ def fit_law(
     """
     varied = _varying_factors(rows, factors)
     cells = rows["cell"].nunique()
-    if cells < max(FEWEST_CELLS, len(varied) + 2):
+    needed = max(FEWEST_CELLS, 2 + sum(name in BETWEEN_CELLS for name in varied))
+    if cells < needed:
         raise ConfigError(
             f"reports: they have {cells} cells to fit (a pair of swapped cells counts as one), and "
-            f"a law of {', '.join(varied) or 'no factor'} needs at least "
-            f"{max(FEWEST_CELLS, len(varied) + 2)}. Give more reports, or hold out fewer cells."
+            f"a law of {', '.join(varied) or 'no factor'} needs at least {needed}. Give more "
+            "reports, or hold out fewer cells."
         )
     centres = {name: float(np.exp(np.log(rows[name].astype(float)).mean())) for name in varied}
     x = np.column_stack([np.ones(len(rows)), log_design(rows, centres)])
@@ -262,6 +263,10 @@ def _variance_growth(rows: pd.DataFrame, shifts: Floats) -> dict[str, float]:
 
     growth = {}
     for method, of_method in rows.assign(fitted=shifts).groupby("method", sort=True):
+        of_method = of_method[of_method["member_variance"].notna()]
+        if not len(of_method):  # stored tables do not have it: the non-members' variance is taken
+            growth[str(method)] = 0.0
+            continue
         freedom = np.maximum(1, of_method["n_members"].to_numpy(float) - 2)
         variance = of_method["member_variance"].to_numpy(float)
         fitted = of_method["fitted"].to_numpy(float)

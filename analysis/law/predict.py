@@ -17,6 +17,7 @@ from contamination.analysis.law.detectability import (
     auroc_of_shift,
     calibrated_variance,
     member_variance,
+    tpr_of_shift,
 )
 from contamination.analysis.law.fit import (
     BENCHMARK,
@@ -35,6 +36,8 @@ Floats = NDArray[np.float64]
 NEW = "new"
 """The name of a method or a benchmark that the fit has not seen."""
 DRAWS = 4000
+LOW_FPR = 0.01
+"""The false-positive rate of `Prediction.tpr`."""
 SAME = 1e-6
 
 
@@ -48,6 +51,7 @@ class Prediction:
         strong: draws of the strong attack's AUROC, (draws,); NaN without σ_within.
         shift: the point prediction of δ, mean over benchmarks.
         auroc: the point prediction of the AUROC.
+        tpr: that of the true-positive rate at a false-positive rate of `LOW_FPR`.
         outside: the factors whose value is outside the fit's range.
     """
 
@@ -56,6 +60,7 @@ class Prediction:
     strong: Floats
     shift: float
     auroc: float
+    tpr: float
     outside: tuple[str, ...]
 
     def interval(self, confidence: float) -> tuple[float, float]:
@@ -120,6 +125,7 @@ def predict(
         auroc_of_shift(shifts, *[calibrated_variance(within, np.inf)] * 2).mean(axis=1),
         float(point.mean()),
         float(auroc_of_shift(point, 1.0, member_variance(point, growth)).mean()),
+        float(tpr_of_shift(point, LOW_FPR, 1.0, member_variance(point, growth)).mean()),
         outside_range(law, settings),
     )
 

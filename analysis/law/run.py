@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from contamination.analysis.cells import Cell
 from contamination.analysis.law.calibration import calibrated_samples, compare_calibration
 from contamination.analysis.law.comparison import predict_held_out, summarise
-from contamination.analysis.law.config import LawStage
+from contamination.analysis.law.config import TABLES, LawStage
 from contamination.analysis.law.fit import Law, fit_law
 from contamination.analysis.law.measurements import (
     MeasuredCell,
@@ -20,13 +21,15 @@ from contamination.analysis.law.measurements import (
     open_measured_cells,
     within_variances,
 )
-from contamination.analysis.law.predict import NEW, predict
+from contamination.analysis.law.predict import LOW_FPR, NEW, predict
 from contamination.analysis.law.report import LawResults, law_document, save_law_chart
+from contamination.analysis.law.report_tables import measure_report
 from contamination.analysis.law.stored_law import KIND, write_law
-from contamination.analysis.report_folder import cell_paths
+from contamination.analysis.report_folder import Report, cell_paths, open_report
 from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.errors import ConfigError, near_names
 from contamination.core.files import write_text_atomically
+from contamination.core.integrity import errors_naming_folders
 from contamination.core.report.document import markdown_document
 from contamination.core.stored_files import read_text
 from contamination.core.table_files import write_data_files
@@ -43,14 +46,21 @@ def run(stage: LawStage) -> Artifact:
     Raises:
         UserError: a report or a cell can't be used, or the cells do not allow a fit.
     """
-    paths = [
-        p for i, report in enumerate(stage.reports) for p in cell_paths(f"reports.{i}", report)
-    ]
-    cells = open_measured_cells(paths)
-    inputs = {name: digest for c in cells for name, digest in c.cell.inputs.items()}
+    if stage.source == TABLES:
+        with errors_naming_folders(*stage.reports):
+            reports = [open_report(report) for report in stage.reports]
+            inputs = {f"report{i}": report.artifact.digest for i, report in enumerate(reports)}
+        cells: list[MeasuredCell] = []
+    else:
+        named = [(f"reports.{i}", report) for i, report in enumerate(stage.reports)]
+        cells = open_measured_cells([p for name, report in named for p in cell_paths(name, report)])
+        inputs = {name: digest for c in cells for name, digest in c.cell.inputs.items()}
+        reports = []
     inputs["revision"] = REVISION
     folder = run_folder(Path(stage.runs), KIND, stage.name, stage, inputs)
-    artifact = build_or_open(folder, stage, inputs, lambda f: _write_folder(f, stage, cells))
+    artifact = build_or_open(
+        folder, stage, inputs, lambda f: _write_folder(f, stage, cells, reports)
+    )
     text = read_text(artifact.path / DOCUMENT)
     for block in text.partition("\n## ")[0].split("\n\n")[1:]:
         log.info("%s", block.strip().replace("**", ""))
@@ -58,8 +68,16 @@ def run(stage: LawStage) -> Artifact:
     return artifact
 
 
-def _write_folder(folder: Path, stage: LawStage, cells: Sequence[MeasuredCell]) -> WrittenFiles:
-    results = fit_and_compare(stage, cells)
+def _write_folder(
+    folder: Path, stage: LawStage, cells: Sequence[MeasuredCell], reports: Sequence[Report]
+) -> WrittenFiles:
+    if stage.source == TABLES:
+        with errors_naming_folders(*stage.reports):
+            tables_of_reports = [measure_report(report) for report in reports]
+        rows = pd.concat(tables_of_reports, ignore_index=True)
+        results = compare_rows(stage, rows, rows, within_variances([]), [])
+    else:
+        results = fit_and_compare(stage, cells)
     tables = {name: table for name, table in results.tables.items() if len(table)}
     files = [f for name, table in tables.items() for f in write_data_files(folder, name, table)]
     files.append(write_law(folder, results.law))
@@ -81,8 +99,28 @@ def fit_and_compare(stage: LawStage, cells: Sequence[MeasuredCell]) -> LawResult
             "reports with more members, or factors=[occurrences,learning_rate,parameters], which "
             "does not split them by the tokens since their last copy."
         )
+    return compare_rows(
+        stage, rows, whole, within_variances([c.cell for c in cells]), [c.cell for c in cells]
+    )
+
+
+def compare_rows(
+    stage: LawStage,
+    rows: pd.DataFrame,
+    whole: pd.DataFrame,
+    within: pd.DataFrame,
+    cells: Sequence[Cell],
+) -> LawResults:
+    """Returns the law fitted to measured rows, and all that is measured of it.
+
+    Args:
+        stage: what to fit, hold out and predict.
+        rows: what is fitted, one row per half of a row of `whole` or the same.
+        whole: what predictions are compared with.
+        within: from `measurements.within_variances`.
+        cells: the cells for the test of calibration; none: there is no test.
+    """
     held, held_whole = (held_out_rows(table, stage.held_out) for table in (rows, whole))
-    within = within_variances([c.cell for c in cells])
     log.info("law: fitting %d shifts", int((~held).sum()))
     law = fit_law(
         rows[~held],
@@ -100,7 +138,7 @@ def fit_and_compare(stage: LawStage, cells: Sequence[MeasuredCell]) -> LawResult
     )
     log.info("law: testing calibration by references")
     calibration = compare_calibration(
-        calibrated_samples([c.cell for c in cells]), within, stage.confidence, stage.seed
+        calibrated_samples(cells), within, stage.confidence, stage.seed
     )
     return LawResults(
         stage, law, rows.assign(held_out=held), fitted, within, calibration, compared,
@@ -169,6 +207,7 @@ def predict_settings(law: Law, stage: LawStage) -> pd.DataFrame:
                 "benchmark": given.get("benchmark", "all"), "shift": found.shift,
                 "shift_low": float(shift_low), "shift_high": float(shift_high),
                 "auroc": found.auroc, "low": low, "high": high,
+                f"tpr_at_fpr_{LOW_FPR:g}": found.tpr,
                 "strong_auroc": float(np.median(found.strong)),
                 "outside": ", ".join((*found.outside, *(["method"] if method == NEW else []))),
             })  # fmt: skip

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from contamination.analysis.law.fit import FACTORS, Law
+from contamination.analysis.law.fit import FACTORS, INTERCEPT, Law
 from contamination.core.artifacts import open_artifact
 from contamination.core.errors import ArtifactError
 from contamination.core.files import hashed_json, read_verified_json, write_text_atomically
@@ -71,6 +71,10 @@ def parse_law(values: Any) -> Law:
         raise ValueError("names, values and covariance have different sizes")
     if not {*law.factors} <= {*FACTORS} or any(len(f) != 3 for f in law.factors.values()):
         raise ValueError("factors has an unknown factor, or not three numbers of one")
+    if law.names[: 1 + len(law.factors)] != [INTERCEPT, *law.factors] or not law.benchmarks:
+        raise ValueError("names does not begin with the factors, or has no benchmark")
+    if {*law.growth} != {*law.methods}:
+        raise ValueError("growth has not one number per method")
     covariance = np.array(law.covariance, float)
     numbers = [*law.values, *covariance.ravel(), *law.growth.values(), law.errors]
     if not np.isfinite(numbers).all() or (np.diag(covariance) < 0).any():
