@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from contamination.analysis.cells import CLEAN
 from contamination.analysis.statistics.groups import ANY
 from contamination.audits.forgetting.inputs import ForgettingCell, groups_of
 from contamination.audits.reference_attack.strength import MeanOverCells, d_prime, mean_auroc
@@ -30,8 +31,11 @@ GROUP = ["condition", "method", "occurrences"]
 def points_table(cells: Sequence[ForgettingCell], methods: Sequence[str]) -> pd.DataFrame:
     """Returns AUROC and d′ of each cell, scored step, method and group of members.
 
+    The excess is d′ less that of the model before the training on the same examples, which differs
+    from 0 by the draw of the members alone; it is what can be forgotten.
+
     Columns: condition, seed, step, method, occurrences, the columns of `ForgettingCell.since`,
-    auroc, d_prime and d_prime_error (over examples alone).
+    auroc, d_prime, excess and excess_error (over examples alone).
     """
     rows = []
     for cell in cells:
@@ -39,22 +43,21 @@ def points_table(cells: Sequence[ForgettingCell], methods: Sequence[str]) -> pd.
             for scored in cell.steps:
                 since = cell.since(scored.step, group)
                 for method in methods:
-                    auroc = _auroc([cell], [group], scored.step, method)
-                    strength = d_prime(auroc)
+                    auroc, excess = _auroc_and_excess([cell], [group], scored.step, method)
                     rows.append({
                         "condition": cell.cell.cell.condition, "seed": cell.cell.cell.seed,
                         "step": scored.step, "method": method, "occurrences": occurrences, **since,
-                        "auroc": auroc.value, "d_prime": strength.value,
-                        "d_prime_error": strength.error,
+                        "auroc": auroc.value, "d_prime": d_prime(auroc).value,
+                        "excess": excess.value, "excess_error": excess.error,
                     })  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def means_table(cells: Sequence[ForgettingCell], methods: Sequence[str]) -> pd.DataFrame:
-    """Returns the d′ of each condition and step over its seeds, with intervals.
+    """Returns d′ and its excess in each condition and step over its seeds, with intervals.
 
     The intervals are over examples and cells. Columns: condition, step, method, occurrences,
-    seeds, tokens_since, decay_since, share_left, auroc, d_prime, d_prime_low, d_prime_high.
+    seeds, tokens_since, decay_since, share_left, auroc, d_prime, excess, excess_low, excess_high.
 
     Raises:
         ConfigError: cells of a condition have different pools of examples, or scored steps.
@@ -70,14 +73,13 @@ def means_table(cells: Sequence[ForgettingCell], methods: Sequence[str]) -> pd.D
                 sinces = [c.since(step, group) for c, group in zip(measured, groups, strict=True)]
                 since = pd.DataFrame(sinces).mean()
                 for method in methods:
-                    auroc = _auroc(measured, groups, step, method)
-                    strength = d_prime(auroc)
-                    low, high = strength.interval(CONFIDENCE)
+                    auroc, excess = _auroc_and_excess(measured, groups, step, method)
+                    low, high = excess.interval(CONFIDENCE)
                     rows.append({
                         "condition": condition, "step": step, "method": method,
                         "occurrences": occurrences, "seeds": len(measured), **since.to_dict(),
-                        "auroc": auroc.value, "d_prime": strength.value, "d_prime_low": low,
-                        "d_prime_high": high,
+                        "auroc": auroc.value, "d_prime": d_prime(auroc).value,
+                        "excess": excess.value, "excess_low": low, "excess_high": high,
                     })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -93,8 +95,9 @@ def by_condition(cells: Sequence[ForgettingCell]) -> dict[str, list[ForgettingCe
 def fits_table(points: pd.DataFrame) -> pd.DataFrame:
     """Returns a curve of each form for each seed, method and group of members.
 
-    A curve is fitted to all steps, and again without the last one, which it then predicts. Steps
-    with no tokens since the exposure are left out, and so is a group with fewer than four others.
+    A curve is fitted to the excess at all steps, and again without the last one, which it then
+    predicts. Steps with no tokens since the exposure are left out, and so is a group with fewer
+    than four others.
     Columns: those of `GROUP`, seed, form, anchor, level, rate, half_life, aic, held_out_error.
     """
     rows = []
@@ -102,7 +105,7 @@ def fits_table(points: pd.DataFrame) -> pd.DataFrame:
         used = of_seed[of_seed["tokens_since"] > 0].sort_values("tokens_since")
         if len(used) < 4:
             continue
-        tokens, values = used["tokens_since"].to_numpy(), used["d_prime"].to_numpy()
+        tokens, values = used["tokens_since"].to_numpy(), used["excess"].to_numpy()
         for form in FORMS:
             curve = fit_forgetting(form, tokens, values)
             earlier = fit_forgetting(form, tokens[:-1], values[:-1])
@@ -172,34 +175,37 @@ def all_members(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["occurrences"] == ANY]
 
 
-def _auroc(
+def _auroc_and_excess(
     cells: Sequence[ForgettingCell], groups: Sequence[Flags], step: int, method: str
-) -> MeanOverCells:
-    scores = [
-        next(scored.scores for scored in cell.steps if scored.step == step)[
-            _column(cell, method)
-        ].to_numpy(np.float64)
-        for cell in cells
+) -> tuple[MeanOverCells, MeanOverCells]:
+    """Returns AUROC, and d′ less that of the clean model on the same examples."""
+    columns = [_column(cell, method) for cell in cells]
+    tables = [next(s.scores for s in cell.steps if s.step == step) for cell in cells]
+    inside = np.stack(groups)
+    outside = np.stack([~cell.cell.cell.examples["member"].to_numpy(bool) for cell in cells])
+    benchmarks = cells[0].cell.cell.examples["benchmark"].to_numpy(str)
+    aurocs = [
+        mean_auroc(
+            np.stack([t[c].to_numpy(np.float64) for t, c in zip(by_cell, columns, strict=True)]),
+            *(inside, outside, benchmarks),
+        )
+        for by_cell in (tables, [cell.cell.cell.scores[CLEAN] for cell in cells])
     ]
-    examples = cells[0].cell.cell.examples
-    outside = [~cell.cell.cell.examples["member"].to_numpy(bool) for cell in cells]
-    return mean_auroc(
-        np.stack(scores), np.stack(groups), np.stack(outside), examples["benchmark"].to_numpy(str)
-    )
+    return aurocs[0], d_prime(aurocs[0]) - d_prime(aurocs[1])
 
 
 def _column(cell: ForgettingCell, method: str) -> tuple[str, str]:
     """Returns the column of a method's default variant, or of a method with its variant."""
     keys = [*cell.steps[0].scores.columns]
     names = {f"{name} {variant}".strip(): (str(name), str(variant)) for name, variant in keys}
-    if method in names:
+    if method in names and names[method] in cell.cell.cell.scores[CLEAN].columns:
         return names[method]
     chosen = cell.cell.cell.defaults
     defaults = [key for key in names.values() if key[0] == method and key in chosen]
     if len(defaults) != 1:
         raise ConfigError(
             f"audit.methods has {method!r}: cell {cell.cell.name} has no such scores, only "
-            f"{', '.join(names)}."
+            f"{', '.join(names)}, or the model before has none."
         )
     return defaults[0]
 

@@ -100,7 +100,7 @@ def _conclusions(findings: Findings) -> Iterator[str]:
     chosen = chosen[(chosen["method"] == findings.method) & chosen["chosen"]]
     for _, row in chosen.iterrows():
         yield (
-            f"**{row['condition']}, {findings.method}.** d′ falls to half in "
+            f"**{row['condition']}, {findings.method}.** The excess d′ falls to half in "
             f"{_tokens_interval(row)} after the first scored model ({row['seeds']} seeds; "
             f"{row['form']}, which fits better than the other form)."
         )
@@ -121,13 +121,13 @@ def _against_weight_decay(findings: Findings) -> Iterator[str]:
     means = means[means["method"] == findings.method]
     for condition, rows in means.groupby("condition", sort=False):
         first, last = rows.iloc[0], rows.iloc[-1]
-        if first["d_prime"] <= 0:
+        if first["excess"] <= 0:
             continue
-        left, bound = last["d_prime"] / first["d_prime"], last["share_left"] / first["share_left"]
+        left, bound = last["excess"] / first["excess"], last["share_left"] / first["share_left"]
         faster = "faster" if left < bound else "not faster"
         yield (
             f"**{condition}: {faster} than weight decay alone.** From the first to the last scored "
-            f"model d′ falls to {left:.2f} of its value; Π(1 − λη) is {bound:.2f}."
+            f"model the excess d′ falls to {left:.2f} of its value; Π(1 − λη) is {bound:.2f}."
         )
 
 
@@ -158,12 +158,13 @@ def half_lives_text(data: pd.DataFrame) -> Table:
         for _, row in data.iterrows()
     ]  # fmt: skip
     note = (
-        f"Half-life: tokens after the first scored model until d′ is half as large; never: the "
-        f"rate's interval includes 0, or d′ grows. Intervals: {CONFIDENCE:.0%}, Student's over the "
-        "seeds' rates. AIC: the sum over seeds; the form with the lower one is chosen. Error: of "
-        "the d′ that a curve without the last scored model predicts for it, mean over seeds."
+        "Half-life: tokens after the first scored model until the excess d′ is half as large; "
+        "never: the rate's interval includes 0, or it grows. Intervals: "
+        f"{CONFIDENCE:.0%}, Student's over the seeds' rates. AIC: the sum over seeds; the form "
+        "with the lower one is chosen. Error: of the excess that a curve without the last scored "
+        "model predicts for it, mean over seeds."
     )
-    header = ["condition", "method", "occurrences", "form", "chosen", "first d′", "half-life",
+    header = ["condition", "method", "occurrences", "form", "chosen", "first excess", "half-life",
               "AIC", "error"]  # fmt: skip
     return Table("half_lives", "Half-lives", header, lines, data, note=note)
 
@@ -198,16 +199,19 @@ def means_text(data: pd.DataFrame) -> Table:
             str(row["condition"]), str(row["method"]), str(row["step"]),
             _tokens(row["tokens_since"]), f"{row['decay_since']:.3f}", f"{row['share_left']:.2f}",
             f"{row['auroc']:.3f}",
-            f"{row['d_prime']:.2f} [{row['d_prime_low']:.2f}, {row['d_prime_high']:.2f}]",
+            f"{row['d_prime']:.2f}",
+            f"{row['excess']:.2f} [{row['excess_low']:.2f}, {row['excess_high']:.2f}]",
         ]
         for _, row in all_members(data).iterrows()
     ]  # fmt: skip
     note = (
         "All members, means over seeds. Tokens since: the mean over members. Σλη and Π(1 − λη): "
-        "since the members' last exposures. Intervals of d′: over examples and cells. The file "
-        "means.csv has each number of occurrences as well."
+        "since the members' last exposures. Excess: less the d′ of the model before the training "
+        "on the same examples; intervals over examples and cells. The file means.csv has each "
+        "number of occurrences as well."
     )
-    header = ["condition", "method", "step", "tokens since", "Σλη", "Π(1 − λη)", "AUROC", "d′"]
+    header = ["condition", "method", "step", "tokens since", "Σλη", "Π(1 − λη)", "AUROC", "d′",
+              "excess d′"]  # fmt: skip
     return Table("means", "d′ after the exposure", header, lines, data, note=note)
 
 
@@ -242,10 +246,10 @@ def conditions_chart(findings: Findings) -> InlineChart:
         styles = [(c, d) for d in ("-", "--", ":") for c in (*SERIES, MEMBER, GREY)]
         groups = means.groupby("condition", sort=False)
         for (condition, rows), (colour, dash) in zip(groups, styles, strict=False):
-            axes.plot(rows["tokens_since"], rows["d_prime"], dash, color=colour, marker="o", ms=4,
+            axes.plot(rows["tokens_since"], rows["excess"], dash, color=colour, marker="o", ms=4,
                       label=str(condition))  # fmt: skip
         axes.axhline(0, color=INK, lw=0.8)
-        axes.set(xlabel="tokens since the last exposure", ylabel=f"d′, {findings.method}")
+        axes.set(xlabel="tokens since the last exposure", ylabel=f"excess d′, {findings.method}")
         axes.xaxis.set_major_formatter(lambda value, _: _tokens(value) if value else "0")
         figure.legend(loc="outside upper center", ncols=1)
         return InlineChart(
@@ -270,15 +274,15 @@ def forgetting_chart(findings: Findings, condition: str) -> InlineChart:
             colour, dash, label = styles[row["form"]]
             axes.plot(tokens, curve.value(tokens), dash, color=colour, label=label)
         first = means.iloc[0]
-        bound = first["d_prime"] * means["share_left"] / first["share_left"]
+        bound = first["excess"] * means["share_left"] / first["share_left"]
         axes.plot(means["tokens_since"], bound, ":", color=SERIES[2],
                   label="weight decay alone, Π(1 − λη) (Bordt et al. 2024)")  # fmt: skip
-        ends = np.abs(means[["d_prime_low", "d_prime_high"]].to_numpy().T
-                      - means["d_prime"].to_numpy())  # fmt: skip
-        axes.errorbar(means["tokens_since"], means["d_prime"], ends, fmt="o", color=MEMBER, ms=5,
+        ends = np.abs(means[["excess_low", "excess_high"]].to_numpy().T
+                      - means["excess"].to_numpy())  # fmt: skip
+        axes.errorbar(means["tokens_since"], means["excess"], ends, fmt="o", color=MEMBER, ms=5,
                       label="measured")  # fmt: skip
         axes.axhline(0, color=INK, lw=0.8)
-        axes.set(xlabel="tokens since the last exposure", ylabel=f"d′, {findings.method}")
+        axes.set(xlabel="tokens since the last exposure", ylabel=f"excess d′, {findings.method}")
         axes.xaxis.set_major_formatter(lambda value, _: _tokens(value) if value else "0")
         figure.legend(loc="outside upper center", ncols=2)
         name = "".join(c if c.isalnum() else "-" for c in condition.lower())

@@ -33,7 +33,7 @@ def forgetting_cell(seed, examples=120, half_life=20_000, level=2.0, rate=4e-3, 
     dose = np.where(np.arange(examples) % 3 == 0, rng.choice([1, 4], examples), 0)
     dose = rng.permutation(dose)
     phi = rng.normal(size=examples)
-    cell = audited_cell(phi, dose, rng.normal(size=examples), seed)
+    cell = audited_cell(phi, dose, phi, seed)
     names = cell.cell.examples["example_id"]
     members = np.flatnonzero(dose > 0)
     exposures = pd.DataFrame([

@@ -40,9 +40,12 @@ def naive_d_prime(cell, scored, occurrences):
 def test_d_prime_is_that_of_naive_comparisons(cells, occurrences):
     table = curves.points_table(cells[:1], ["loss"])
     rows = table[table["occurrences"] == occurrences].set_index("step")
+    clean = replace(cells[0].steps[0], scores=cells[0].cell.cell.scores["clean"])
+    before = naive_d_prime(cells[0], clean, occurrences)
     for scored in (cells[0].steps[0], cells[0].steps[-1]):
         expected = naive_d_prime(cells[0], scored, occurrences)
         assert rows.loc[scored.step, "d_prime"] == pytest.approx(expected)
+        assert rows.loc[scored.step, "excess"] == pytest.approx(expected - before)
 
 
 def test_what_happened_since_is_counted_from_each_members_last_exposure():
@@ -71,9 +74,9 @@ def test_the_mean_over_seeds_lies_in_its_interval_and_falls(cells):
     table = curves.all_members(curves.means_table(cells, ["loss"]))
     assert table["step"].tolist() == [*STEPS]
     assert (table["seeds"] == 3).all()
-    assert (table["d_prime_low"] < table["d_prime"]).all()
-    assert (table["d_prime"] < table["d_prime_high"]).all()
-    assert (np.diff(table["d_prime"]) < 0).all()
+    assert (table["excess_low"] < table["excess"]).all()
+    assert (table["excess"] < table["excess_high"]).all()
+    assert (np.diff(table["excess"]) < 0).all()
 
 
 def test_the_half_life_that_was_simulated_is_found(cells):
@@ -108,7 +111,7 @@ def test_the_report_says_what_was_found(cells):
     )  # fmt: skip
     content = report(findings)
     text, page = markdown_document(content), html_document(content)
-    assert "d′ falls to half in" in text
+    assert "The excess d′ falls to half in" in text
     assert "faster than weight decay alone" in text
     assert "No factor varies" in text
     assert [chart.name.split("-")[0] for chart in content.charts] == ["forgetting"]

@@ -15,14 +15,14 @@ TOKENS = np.array([15_000, 31_000, 56_000, 97_000, 180_000, 280_000, 430_000.0])
 
 
 def points(rng, half_life=400_000, seeds=3, between=0.15, noise=0.05, level=2.0):
-    """The d′ of some seeds, whose rates differ by `between` of the mean rate."""
+    """The excess d′ of some seeds, whose rates differ by `between` of the mean rate."""
     rows = []
     for seed in range(seeds):
         rate = np.log(2) / half_life * (1 + between * rng.normal())
         values = level * np.exp(-rate * (TOKENS - TOKENS[0])) + noise * rng.normal(size=len(TOKENS))
         rows += [
             {"condition": "a", "method": "loss", "occurrences": "any", "seed": seed, "step": step,
-             "tokens_since": tokens, "d_prime": value}
+             "tokens_since": tokens, "excess": value}
             for step, (tokens, value) in enumerate(zip(TOKENS, values, strict=True))
         ]  # fmt: skip
     return pd.DataFrame(rows)
