@@ -189,21 +189,29 @@ def read_modules(root: Path, layers: Sequence[str]) -> Iterator[Module]:
 
 def imported_names(module: Module) -> Iterator[tuple[str, bool]]:
     """Each name that a module imports, with dots, and whether it does so when it is imported."""
-    late = {
-        id(inner)
-        for node in ast.walk(module.tree)
-        if isinstance(node, Scope) or (isinstance(node, ast.If) and _for_type_checking(node))
-        for inner in ast.walk(node)
-    }
     package = module.name.split(".") if module.package else module.name.split(".")[:-1]
-    for node in ast.walk(module.tree):
-        at_once = id(node) not in late
+    for node, at_once in _import_statements(module.tree, at_once=True):
         if isinstance(node, ast.Import):
             yield from ((alias.name, at_once) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) + 1 - node.level] if node.level else []
             source = ".".join([*above, *([node.module] if node.module else [])])
             yield from ((f"{source}.{alias.name}".lstrip("."), at_once) for alias in node.names)
+
+
+def _import_statements(node: ast.AST, at_once: bool) -> Iterator[tuple[ast.stmt, bool]]:
+    """The statements below a node that import, and whether they run when the module does.
+
+    Expressions, which contain none, are not entered.
+    """
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child, at_once
+        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            is_late = isinstance(child, Scope) or (
+                isinstance(child, ast.If) and _for_type_checking(child)
+            )
+            yield from _import_statements(child, at_once and not is_late)
 
 
 def _for_type_checking(node: ast.If) -> bool:

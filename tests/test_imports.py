@@ -8,23 +8,27 @@ import pytest
 
 from tests.structure import CodeBase
 
-CODE = CodeBase(Path(__file__).resolve().parents[1])
+
+@pytest.fixture(scope="module")
+def code():
+    """Not at import: each process of a suite imports all tests."""
+    return CodeBase(Path(__file__).resolve().parents[1])
 
 
-def test_packages_import_lower_packages_only():
-    assert CODE.upward() == []
+def test_packages_import_lower_packages_only(code):
+    assert code.upward() == []
 
 
-def test_no_modules_import_one_another():
-    assert CODE.cycles() == []
+def test_no_modules_import_one_another(code):
+    assert code.cycles() == []
 
 
-def test_product_code_has_one_import_name():
+def test_product_code_has_one_import_name(code):
     others = {
         f"{module.name} imports {name}"
-        for module in CODE.modules.values()
+        for module in code.modules.values()
         for name in module.absolute_imports
-        if name.partition(".")[0] in {*CODE.layers, "tests", "perf"}
+        if name.partition(".")[0] in {*code.layers, "tests", "perf"}
     }
     assert others == set()
 

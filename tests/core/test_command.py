@@ -7,7 +7,12 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
 
-from contamination.core.cli import _unreadable_override_message, quote_templates
+from contamination.core.cli import (
+    _unreadable_override_message,
+    quote_templates,
+    run_hydra_command,
+)
+from tests.forks import run_in_fork
 
 
 @pytest.mark.slow  # tests/bad_inputs checks the same in forks of one process
@@ -96,6 +101,10 @@ command.run_hydra_command("thresholds", raising(KeyError()))
     assert "error: seed is range(0,0): --multirun has nothing to run" in run.stderr
 
 
+def thresholds():
+    return run_hydra_command("thresholds", lambda config: print("it ran"))
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -107,23 +116,13 @@ command.run_hydra_command("thresholds", raising(KeyError()))
     ],
 )
 def test_a_sweep_that_would_run_something_else_is_refused(words, message):
-    code = (
-        "import sys; from contamination.core import cli as command; "
-        f"sys.argv = ['thresholds', '-m', 'seed=0,1', {words!r}]; "
-        "sys.exit(command.run_hydra_command('thresholds', lambda config: print('it ran')))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    run = run_in_fork(thresholds, "thresholds", "-m", "seed=0,1", words)
     assert (run.stdout, run.returncode) == ("", 2)
     assert f"error: {message}" in run.stderr
 
 
 def test_a_configuration_that_could_not_be_read_again_is_refused_before_the_run():
-    code = (
-        "import sys; from contamination.core import cli as command; "
-        "sys.argv = ['thresholds', '+x=' + 'a' * 100_001]; "
-        "sys.exit(command.run_hydra_command('thresholds', lambda config: print('it ran')))"
-    )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    run = run_in_fork(thresholds, "thresholds", "+x=" + "a" * 100_001)
     assert (run.stdout, run.returncode) == ("", 2)
     assert "error: x is 'aaa" in run.stderr
     assert "of 100,001 characters, but at most 100,000 can be read" in run.stderr

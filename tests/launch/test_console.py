@@ -10,6 +10,7 @@ import pytest
 
 from contamination.core.commands import read_commands
 from contamination.launch import cli
+from tests.forks import run_in_fork
 from tests.structure import LAYERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,6 +23,13 @@ def call(monkeypatch, capsys, *words):
         monkeypatch.delitem(sys.modules, f"contamination.{package}.__main__", raising=False)
     status = cli.main()
     return status, *capsys.readouterr()
+
+
+def main_anew():
+    """The command in a forked process, where the packages' commands have not been imported."""
+    for package in ("audits", *cli.PACKAGES.values()):
+        sys.modules.pop(f"contamination.{package}.__main__", None)
+    return cli.main()
 
 
 def test_the_lists_have_every_choice_and_what_it_is(monkeypatch, capsys):
@@ -75,11 +83,8 @@ def test_each_command_tells_how_it_is_called(monkeypatch, capsys, name):
 
 
 def test_a_sweep_with_a_misspelt_field_does_not_begin(tmp_path):
-    words = ["launch", "-m", "metod=loss,zlib", "seed=0,1"]
-    done = subprocess.run(
-        [sys.executable, "-c", MAIN, *words],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
+    words = ["contamination", "launch", "-m", "metod=loss,zlib", "seed=0,1"]
+    done = run_in_fork(main_anew, *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: metod: unknown field. Did you mean method?")
     assert done.stderr.count("\n") == 1
@@ -106,11 +111,7 @@ def test_a_sweep_with_a_misspelt_field_does_not_begin(tmp_path):
 )
 def test_bash_is_told_what_may_follow(line, among):
     """In a process of its own: Hydra answers by ending it."""
-    done = subprocess.run(
-        [sys.executable, "-c", MAIN, "-sc", "query=bash"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "COMP_LINE": line},
-        capture_output=True, text=True,
-    )  # fmt: skip
+    done = run_in_fork(main_anew, "contamination", "-sc", "query=bash", COMP_LINE=line)
     assert among in done.stdout.split(), done.stderr
 
 

@@ -33,12 +33,15 @@ ROOT = Path(__file__).resolve().parents[3]
 KEY = [name for name in COLUMNS if name not in ("value", "ci_low", "ci_high")]
 
 
-def has_reader() -> bool:
+@pytest.fixture(scope="module")
+def reader() -> None:
+    """The reader of a record; asked for when it is needed, since it takes seconds."""
     line = [sys.executable, "-m", "wandb", "leet", "inspect", "--help"]
-    return subprocess.run(line, capture_output=True).returncode == 0
+    if subprocess.run(line, capture_output=True).returncode:
+        pytest.skip("this wandb has no `leet inspect`")
 
 
-needs_reader = pytest.mark.skipif(not has_reader(), reason="this wandb has no `leet inspect`")
+needs_reader = pytest.mark.usefixtures("reader")
 
 
 def trained(runs: Path, rate: float) -> Artifact:
