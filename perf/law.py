@@ -84,7 +84,8 @@ def power_in_cells(report: str) -> pd.DataFrame:
     AUROC, by Φ), and plans the members for one of three targets in turn; the design is then drawn
     from the population, with replacement, `TIMES` times.
     """
-    rng, rows = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    rows: list[dict[str, object]] = []
     for measured in open_measured_cells(cell_paths("report", report)):
         tables = wide_scores(measured.cell)
         for method in sorted({method for _, method in tables}):

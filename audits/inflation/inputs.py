@@ -77,7 +77,7 @@ class Family:
     @property
     def benchmarks(self) -> NDArray[np.str_]:
         """The benchmark of each item, shape (N,)."""
-        return self.items["benchmark"].to_numpy(str)
+        return np.asarray(self.items["benchmark"], np.str_)
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ def _one_per_seed(twins: Sequence[Answered]) -> list[Answered]:
 
 def _column(table: pd.DataFrame, name: str, items: pd.DataFrame) -> Results:
     values = table.set_index("example_id")[name].reindex(items["example_id"])
-    return values.to_numpy(np.float64)
+    return np.asarray(values, np.float64)
 
 
 def _losses(cell: AuditedCell, items: pd.DataFrame) -> Results:
@@ -296,7 +296,7 @@ def _losses(cell: AuditedCell, items: pd.DataFrame) -> Results:
     if column is None:
         return np.full(len(items), np.nan)
     values = pd.Series(scores[column].to_numpy(np.float64), cell.cell.examples["example_id"])
-    return values.reindex(items["example_id"]).to_numpy(np.float64)
+    return np.asarray(values.reindex(items["example_id"]), np.float64)
 
 
 def items_table(groups: Sequence[Group]) -> pd.DataFrame:
