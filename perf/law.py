@@ -85,7 +85,7 @@ def power_in_cells(report: str) -> pd.DataFrame:
     from the population, with replacement, `TIMES` times.
     """
     rng = np.random.default_rng(0)
-    rows: list[dict[str, object]] = []
+    rows: list[tuple[object, ...]] = []
     for measured in open_measured_cells(cell_paths("report", report)):
         tables = wide_scores(measured.cell)
         for method in sorted({method for _, method in tables}):
