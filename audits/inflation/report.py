@@ -154,8 +154,8 @@ def _warnings(findings: InflationFindings) -> Iterator[str]:
     for name, rows in findings.null.groupby("condition") if len(findings.null) else ():
         if rows["seeds"].max() == 1:
             yield (
-                f"The null row of {name} has one pair of twins: its intervals are over items alone, "
-                "and miss 0 in a quarter of the cases (docs/validation/inflation.md)."
+                f"The null row of {name} has one pair of twins: its intervals are over items "
+                "alone, and miss 0 in a quarter of the cases (docs/validation/inflation.md)."
             )
     if findings.null.empty:
         yield "There is one clean twin only, so that there is no null row. Add seeds."

@@ -160,7 +160,8 @@ def _question_or_reason(
     if config.template.format(**fields) != row.text:
         return "the text is not what its template makes of its fields"
     options, drawn = _choose_options(row.example_id, fields, config, unseen_answers)
-    accepted, chosen_by = (), config.chosen_by
+    accepted: tuple[str, ...] = ()
+    chosen_by = config.chosen_by
     if not options and config.accepted_field in fields:
         accepted, options = _lines(fields[str(config.accepted_field)]), (fields[field],)
         chosen_by = WRITTEN
