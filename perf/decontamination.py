@@ -179,8 +179,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="keeps the corpus of --rates")
     options = parser.parse_args()
     if options.rates is not None:
-        items = [item.text for item in draw_items(options.items)]
-        return measure_rates(items, round(options.rates * 1e6), options.folder)
+        texts = [item.text for item in draw_items(options.items)]
+        return measure_rates(texts, round(options.rates * 1e6), options.folder)
     corpus = [
         document.text
         for document in islice(EmbeddedCorpus().documents(), options.documents + FILLER_DOCUMENTS)
