@@ -173,7 +173,8 @@ def input_digests(
         digests["tokenizer"] = Tokenizer(path).digest
     if path := stage.rewording.get("path"):
         digests["rewording"] = model_digest("rewording.path", path)
-    if stage.benchmark and (rule := check_matcher(stage)):
+    if stage.benchmark and stage.matcher:
+        rule = instantiate_node("matcher", stage.matcher)
         digests |= {f"matcher.{name}": digest for name, digest in rule.inputs().items()}
     if stage.leak.form in LINE_FORMS:  # these fields say which lines are a form's
         fields = {c.name: f"{c.config.answer_field}, {c.config.options_field}" for c in candidates}
