@@ -2,9 +2,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from contamination.analysis.law import run as law_run
 from contamination.analysis.law.config import LawStage
 from contamination.analysis.law.report import law_document, save_law_chart
 from contamination.analysis.law.run import fit_and_compare, held_out_rows
+from contamination.analysis.law.stored_law import open_law
+from contamination.core.cli import compose_stage
 from contamination.core.errors import ConfigError
 from contamination.core.report.document import markdown_document
 from tests.analysis.law.conftest import simulate_cells
@@ -67,3 +70,30 @@ def test_a_rule_that_selects_nothing_or_everything_is_refused(rules, word):
     rows = pd.DataFrame({"seed": [0, 1], "auroc": [0.5, np.nan]})
     with pytest.raises(ConfigError, match=word):
         held_out_rows(rows, rules)
+
+
+def test_a_folder_is_written_once_and_its_law_is_read_back(tmp_path, monkeypatch):
+    cells = simulate_cells(learning_rates=(1e-3, 4e-3), a_dose=12)
+    monkeypatch.setattr(law_run, "cell_paths", lambda field, report: [])
+    monkeypatch.setattr(law_run, "open_measured_cells", lambda paths: cells)
+    stage = LawStage(reports=["x"], factors=FACTORS, runs=str(tmp_path))
+    artifact = law_run.run(stage)
+    assert {"fit.json", "law.md", "law.png", "within.csv", "coefficients.parquet"} <= {
+        *artifact.files
+    }
+    assert open_law("fit", artifact.path).cells == 4
+    assert law_run.run(stage).path == artifact.path
+
+
+def test_rules_and_settings_are_read_from_the_command_line():
+    stage = compose_stage(
+        "law",
+        [
+            "reports=[a,b]",
+            "held_out=[{model:tiny_llama_4m},{learning_rate:2e-3,occurrences:[4,8]}]",
+            "predict=[{occurrences:3,method:new}]",
+        ],
+        LawStage,
+    )
+    assert stage.held_out[1] == {"learning_rate": 2e-3, "occurrences": [4, 8]}
+    assert stage.predict == [{"occurrences": 3, "method": "new"}]
