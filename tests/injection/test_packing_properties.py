@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from contamination.core.errors import ConfigError
@@ -79,6 +79,7 @@ TOKENIZER = SimpleNamespace(
 )
 
 
+@settings(max_examples=15)
 @given(layouts(), st.booleans(), st.booleans())
 def test_every_copy_is_packed_where_the_ledger_says_and_nothing_else_changes(
     tmp_path_factory, layout, split, between
@@ -141,6 +142,7 @@ def test_every_copy_is_packed_where_the_ledger_says_and_nothing_else_changes(
     assert np.concatenate([*packing.read_blocks(*paths)]).ravel().tolist() == packed.tolist()
 
 
+@settings(max_examples=10)
 @given(layouts(), SEEDS)
 def test_the_proof_finds_a_changed_token_and_a_changed_ledger(layout, seed):
     lengths, copies, segments, width, documents = layout
