@@ -84,7 +84,7 @@ RUNTIME = {
         "runs", "name", "validation_folder", "training.micro_batch_sequences",
         "training.activation_checkpointing", "training.compile", "training.checkpoint_every_steps",
         "training.keep_checkpoints", "training.evaluate_every_steps", "training.evaluate_examples",
-        "training.evaluate_tokens", "training.peak_tflops", *WANDB,
+        "training.evaluate_tokens", "training.peak_tflops", "training.shared_steps", *WANDB,
         *(PRETRAINED + name for name in PRETRAINING if name != "deepspeed"),
         PRETRAINED + "deepspeed.zero_optimization.stage",
     },
@@ -177,7 +177,7 @@ def name(monkeypatch):
         artifact = SimpleNamespace(digest=str(path))
         return SimpleNamespace(artifact=artifact, digest=str(path), slug="slug")
 
-    source = SimpleNamespace(documents=None, skipped={}, fingerprint=lambda: "source")
+    source = SimpleNamespace(documents=None, skipped={}, fingerprint=lambda: "source", inputs=dict)
     monkeypatch.setattr(contamination.injection.run, "check_and_read_candidates", lambda _: [])
     monkeypatch.setattr(contamination.injection.run, "instantiate_node", lambda *_: source)
     monkeypatch.setattr(contamination.injection.run, "Tokenizer", opened)
@@ -306,7 +306,9 @@ STAGES = {
     ),
     "training": (
         contamination.training.run.run,
-        lambda: composed("training", TrainingStage, "corpus_folder=corpus"),
+        lambda: composed(
+            "training", TrainingStage, "corpus_folder=corpus", "training.tail_after_steps=7"
+        ),
     ),
     "masked_lm": (
         contamination.training.masked_lm.train_masked_lm,

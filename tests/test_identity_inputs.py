@@ -36,12 +36,15 @@ NO_RESULT = {
     PLACE: (
         *("AnalysisStage.runs", "WandbReport.runs", "BuildStage.runs", "SelectStage.runs"),
         *("PoolStage.runs", "ExportStage.runs", "DecontaminateStage.runs", "TrainingStage.runs"),
+        *("LawStage.runs", "PowerStage.runs"),
     ),
     DIGEST: (
         *(f"CellPaths.{name}" for name in ("corpus", "model", "clean", "contaminated", "first")),
         *("CellPaths.finetuning", "Benchmark.questions", "Benchmark.fresh", "Benchmark.versions"),
         *("Benchmark.models", "Books.positives", "Books.negatives", "Books.suspects"),
         *("OneRun.cells", "OneRun.cell", "ReferenceAttack.cells", "Score.items", "Score.scores"),
+        *("Decontamination.cells", "Forgetting.cells", "Inflation.cells", "LawStage.reports"),
+        *("PowerStage.fit", "PowerStage.report"),
         *("SetTests.cells", "Unlearning.original", "Unlearning.unlearned", "Unlearning.clean"),
         *("Unlearning.texts", "Unlearning.validation", "Unlearning.questions"),
         *("Unlearning.utility", "Unlearning.embedding", "Unlearning.judge", "PoolStage.compared"),
@@ -58,6 +61,7 @@ NO_RESULT = {
         *(f"ExamplesConfig.{name}" for name in ("sources", "label_words", "papers")),
         *(f"BenchmarkConfig.{name}" for name in ("answer_field", "options", "options_field")),
         *(f"BenchmarkConfig.{name}" for name in ("drawn_options", "chosen_by", "on_error")),
+        "BenchmarkConfig.accepted_field",
         *(f"Benchmark.{name}" for name in ("template", "columns", "separator", "limit")),
         *("Books.max_page_bytes", "Books.max_book_bytes", "InstructionsConfig.on_error"),
         *("DecontaminateStage.columns", "ScoredModelConfig.trust_remote_code"),
@@ -71,7 +75,7 @@ NO_RESULT = {
         *("DecontaminateStage.num_proc", "DecontaminateStage.cluster"),
         *("TrainingConfig.micro_batch_sequences", "TrainingConfig.activation_checkpointing"),
         *("TrainingConfig.compile", "TrainingConfig.checkpoint_every_steps"),
-        *("TrainingConfig.keep_checkpoints",),
+        *("TrainingConfig.keep_checkpoints", "TrainingConfig.shared_steps"),
     ),
     ANSWERS: (
         *(f"ScoredModelConfig.{name}" for name in ("url", "key_env", "requests", "retries")),

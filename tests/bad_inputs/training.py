@@ -142,7 +142,7 @@ ROWS = [
     train("training.learning_rate=inf"),
     train("training.beta1=2"),
     train("training.learning_rat=1", "learning_rat", slow=True),
-    train("model=tiny_lama", "model=tiny_lama", "Did you mean tiny_llama?"),
+    train("model=tiny_lama", "model=tiny_lama", "Did you mean tiny_llama"),
     train("deepspeed=zero9", "deepspeed=zero9", slow=True),
     train("deepspeed.zero_optimization.stage=7", "stage", "7", slow=True),
     train("deepspeed.zero_optimization.stage=x", "stage", "x", slow=True),

@@ -35,12 +35,15 @@ TRAINING = {
     "retain_weight": 2.0, "npo_beta": 0.5, "relabel_strength": 2.0, "reinforced_path": "another",
     "forget_weight": 0.5, "retain_loss": "kl", "simnpo_beta": 2.0, "simnpo_delta": 1.0,
     "rmu_layer": 1, "rmu_coefficient": 3.0, "idk_beta": 0.5, "idk_answers": "another",
+    "decay_steps": 4, "tail_after_steps": 5, "tail_learning_rate": 1e-4, "tail_weight_decay": 0.2,
+    "shared_steps": 6,
 }  # fmt: skip
 INJECTION = {
     "membership": "bernoulli",
     "members": 20, "nonmembers": 20, "adapt_sizes": True, "held_out": 3, "budget_tokens": 300_000,
     "sequence_tokens": 128, "example_max_tokens": 60, "benchmark_source": "hub", "part": "all",
     "separator": " ", "boundary": "token", "window": [0.5, 1.0], "last_tokens": 50_000,
+    "token_window": [0, 20_000],
     "copy_distance_tokens": 5, "split_copies": True, "swap_members": True,
     "decontamination": "drop", "near_duplicates": "drop", "num_proc": 2, "shard_characters": 9,
     "pool_seed": 4, "membership_seed": 4, "occurrence_seed": 4, "position_seed": 4,
@@ -48,7 +51,7 @@ INJECTION = {
 PRETRAINING = {
     **{name: TRAINING[name] for name in (
         "learning_rate", "schedule", "warmup_steps", "batch_sequences", "weight_decay", "beta1",
-        "beta2", "clip_norm", "dtype", "order", "order_seed", "init_seed",
+        "beta2", "clip_norm", "dtype", "order", "order_seed", "init_seed", "decay_steps",
     )},
     "budget_tokens": 300_000, "sequence_tokens": 128, "vocab_size": 512,
     "tokenizer_characters": 9_000, "deepspeed": {"zero_optimization": {"stage": 1}}, "seed": 4,
@@ -110,12 +113,16 @@ def changed(cell, stage, node, **values):
     return replace(cell, **{stage: replace(own, **{node: replace(getattr(own, node), **values)})})
 
 
+def tail(name):
+    """What a field of the tail needs."""
+    return {"tail_after_steps": 5} if name in ("tail_learning_rate", "tail_weight_decay") else {}
+
+
 def test_no_field_of_the_contaminated_training_names_it(base, quickstart):
     assert {field.name for field in fields(TrainingConfig)} == set(TRAINING)
     for name, value in TRAINING.items():
-        assert base(changed(quickstart, "training", "training", **{name: value})) == base(
-            quickstart
-        ), name
+        cell = changed(quickstart, "training", "training", **tail(name), **{name: value})
+        assert base(cell) == base(quickstart), name
 
 
 def test_no_field_of_the_injection_names_it_but_the_shares(base, quickstart):
@@ -170,7 +177,8 @@ def test_the_reference_is_another_models_only_by_its_seeds(base, reference, quic
     own = reference(quickstart)
     assert own != base(quickstart)
     for name, value in TRAINING.items():
-        assert reference(changed(quickstart, "training", "training", **{name: value})) == own, name
+        cell = changed(quickstart, "training", "training", **tail(name), **{name: value})
+        assert reference(cell) == own, name
     assert reference(planned("seed=5", "injection.swap_members=true", "benchmark=[boolq]")) == own
     recipe = quickstart.training.model.pretraining
     for change in ({"seed": 5}, {"learning_rate": 1e-3}, {"budget_tokens": 300_000}):
