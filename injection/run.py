@@ -70,6 +70,7 @@ from contamination.injection.decontamination.flagging import (
     record_table,
     without_flagged,
 )
+from contamination.injection.decontamination.rules.base import Rule
 from contamination.injection.ordering import ORDER_FILE, check_ordered, order_failures
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
@@ -173,7 +174,8 @@ def input_digests(
         digests["rewording"] = model_digest("rewording.path", path)
     if stage.benchmark and stage.matcher:
         rule = instantiate_node("matcher", stage.matcher)
-        digests |= {f"matcher.{name}": digest for name, digest in rule.inputs().items()}
+        given = rule.inputs() if isinstance(rule, Rule) else {}  # `check_matcher` refuses others
+        digests |= {f"matcher.{name}": digest for name, digest in given.items()}
     return {**digests, "corpus": source.fingerprint()}
 
 
