@@ -72,6 +72,7 @@ from contamination.injection.decontamination.flagging import (
     record_table,
     without_flagged,
 )
+from contamination.injection.decontamination.rules.base import Rule
 from contamination.injection.ordering import ORDER_FILE, check_ordered, order_failures
 from contamination.injection.pool import Candidates, Pool, draw_held_out, draw_pool, read_candidates
 from contamination.injection.token_stream import Tokenizer, TokenStream, read_ids, train_tokenizer
@@ -175,7 +176,8 @@ def input_digests(
         digests["rewording"] = model_digest("rewording.path", path)
     if stage.benchmark and stage.matcher:
         rule = instantiate_node("matcher", stage.matcher)
-        digests |= {f"matcher.{name}": digest for name, digest in rule.inputs().items()}
+        given = rule.inputs() if isinstance(rule, Rule) else {}  # `check_matcher` refuses others
+        digests |= {f"matcher.{name}": digest for name, digest in given.items()}
     if stage.leak.form in LINE_FORMS:  # these fields say which lines are a form's
         fields = {c.name: f"{c.config.answer_field}, {c.config.options_field}" for c in candidates}
         digests["form"] = combined_digest(fields)
