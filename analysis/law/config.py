@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from contamination.analysis.config import CONFIDENCE
-from contamination.core.config import POSITIVE, Range, Ranged, one_of, ranged_field, runtime_field
+from contamination.core.config import POSITIVE, Range, Ranged, ranged_field, runtime_field
 
-CELLS, TABLES = "cells", "tables"
 FACTOR_NAMES = ("occurrences", "learning_rate", "parameters", "recency")
 FACTOR_RANGE = Range(
     lambda names: bool(names) and len({*names}) == len(names) and {*names} <= {*FACTOR_NAMES},
@@ -27,9 +26,9 @@ class LawStage(Ranged):
     reports: list[str] = runtime_field([], Range(bool, "give folders of reports (runs/report/…)."))
     """The folders of finished reports, whose cells are read. Swapped pairs of cells
     (injection.swap_members=false,true) measure a shift several times as exactly as single cells."""
-    source: str = ranged_field(CELLS, one_of((CELLS, TABLES)))
-    """cells: the reports' cells are read. tables: the reports' own tables, where the cells are no
-    longer at hand; there is then no recency, κ and σ_within, and no test of calibration."""
+    tables: bool = False
+    """Read the reports' own tables, where their cells are no longer at hand. There is then no
+    recency, κ and σ_within, and no test of calibration."""
     factors: list[str] = ranged_field([*FACTOR_NAMES], FACTOR_RANGE)
     """The factors of the law: occurrences (n), learning_rate (lr), parameters (N), and recency
     (tokens since the last copy, the forgetting g). Those that do not vary are left out."""

@@ -13,7 +13,7 @@ import pandas as pd
 from contamination.analysis.cells import Cell
 from contamination.analysis.law.calibration import calibrated_samples, compare_calibration
 from contamination.analysis.law.comparison import predict_held_out, summarise
-from contamination.analysis.law.config import TABLES, LawStage
+from contamination.analysis.law.config import LawStage
 from contamination.analysis.law.fit import Law, fit_law
 from contamination.analysis.law.measurements import (
     MeasuredCell,
@@ -46,7 +46,7 @@ def run(stage: LawStage) -> Artifact:
     Raises:
         UserError: a report or a cell can't be used, or the cells do not allow a fit.
     """
-    if stage.source == TABLES:
+    if stage.tables:
         with errors_naming_folders(*stage.reports):
             reports = [open_report(report) for report in stage.reports]
             inputs = {f"report{i}": report.artifact.digest for i, report in enumerate(reports)}
@@ -71,7 +71,7 @@ def run(stage: LawStage) -> Artifact:
 def _write_folder(
     folder: Path, stage: LawStage, cells: Sequence[MeasuredCell], reports: Sequence[Report]
 ) -> WrittenFiles:
-    if stage.source == TABLES:
+    if stage.tables:
         with errors_naming_folders(*stage.reports):
             tables_of_reports = [measure_report(report) for report in reports]
         rows = pd.concat(tables_of_reports, ignore_index=True)
