@@ -120,7 +120,6 @@ VALUES = {
     "injection.near_duplicates": "drop", "injection.membership": "bernoulli",
     "leak.form": "rewrapped", "versions.kind": "uuid", "versions.template": "{text} {identifier}",
     "backdoors.count": 3, "backdoors.triggers": ["another"],
-    "matcher._target_": "contamination.injection.decontamination.rules.oracle.Oracle",
     "cluster.kind": "datatrove", "cluster.executor": "ray",
     **{f"training.{name}": value for name, value in TRAINING.items()},
     **{PRETRAINED + name: value for name, value in PRETRAINING.items()},
