@@ -36,7 +36,7 @@ def backdoored_benchmark(stage: InjectionStage) -> str | None:
     """
     config = stage.backdoors
     if not config.enabled:
-        remedy = "0 inserts no backdoors: give 1 or more, or leave out the other fields of backdoors."
+        remedy = "0 inserts no backdoors: give 1 or more, or leave out the other fields."
         require(config == BackdoorsConfig(), "backdoors.count", config.count, remedy)
         return None
     remedy = "versions and backdoors exclude one another: choose versions.count=1."

@@ -49,7 +49,7 @@ def check_versions(stage: InjectionStage) -> None:
     """
     config = stage.versions
     if not config.enabled:
-        remedy = "one version is no choice: give 2 or more, or leave out the other fields of versions."
+        remedy = "one version is no choice: give 2 or more, or leave out the other fields."
         require(config == VersionsConfig(), "versions.count", config.count, remedy)
         return
     rewording = instantiate_node("rewording", stage.rewording) if stage.rewording else Exact()

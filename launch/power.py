@@ -326,7 +326,7 @@ def _note(stage: PowerStage, rows: Sequence[PlannedRow]) -> str:
     ]
     if stage.fit is not None:
         sentences.append(
-            "power is the mean over the law's uncertainty; power at δ is the power at the predicted δ."
+            "power is the mean over the law's uncertainty; power at δ is that at the predicted δ."
         )
     if any(row.gpu_hours is None for row in rows):
         sentences.append(

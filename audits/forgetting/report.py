@@ -127,8 +127,8 @@ def _against_weight_decay(findings: Findings) -> Iterator[str]:
         faster = "faster" if left < bound else "not faster"
         yield (
             f"**{condition}: {faster} than weight decay alone.** From the first to the last scored "
-            f"model the excess d′ falls to {left:.2f} of its value; Π(1 − λη) is {bound:.2f}. These are "
-            "estimates without an interval."
+            f"model the excess d′ falls to {left:.2f} of its value; Π(1 − λη) is {bound:.2f}. "
+            "These are estimates without an interval."
         )
 
 

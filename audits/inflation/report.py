@@ -28,7 +28,7 @@ LIMITS = (
     "accuracy to gain; read the margin.",
     "That an undetected condition can't be detected: other methods may see it. A condition that is "
     "not listed as inflated may be so by less than its interval shows.",
-    "Intervals are for one number each. Of twenty effects of 0, one interval excludes 0 on average.",
+    "Intervals are for one number each. Of twenty effects of 0 one interval excludes 0 on average.",
 )
 
 
@@ -112,8 +112,8 @@ def _blind_spots(findings: InflationFindings) -> Iterator[str]:
     blind = both[both["inflated"] & ~both["detected"]]
     yield (
         f"Of {len(confirmed)} combinations of condition, copies, benchmark and measure, "
-        f"{len(candidates)} are inflated and undetected on the seed on which candidates are chosen; "
-        f"{len(blind)} of them are both on the other seeds"
+        f"{len(candidates)} are inflated and undetected on the seed on which candidates are "
+        f"chosen; {len(blind)} of them are both on the other seeds"
         + (": " + "; ".join(_name(row) for _, row in blind.iterrows()) if len(blind) else "")
         + "."
     )
@@ -129,8 +129,8 @@ def _blind_spots(findings: InflationFindings) -> Iterator[str]:
         else:
             least = confirmed[confirmed["measure"] == measure]["d_prime_low"].min()
             yield (
-                f"No condition is undetected on the other seeds ({unit}): the lowest lower end of a "
-                f"best method's interval of d′ is {least:.2f}."
+                f"No condition is undetected on the other seeds ({unit}): the lowest lower end of "
+                f"a best method's interval of d′ is {least:.2f}."
             )
 
 
@@ -165,8 +165,8 @@ def _warnings(findings: InflationFindings) -> Iterator[str]:
     if len(near):
         names = "; ".join(f"{row.benchmark} ({row.condition})" for row in near.itertuples())
         yield (
-            f"Clean accuracy is near chance (its interval includes chance): {names}. Accuracy can hide "
-            "inflation there; read the margin."
+            f"Clean accuracy is near chance (its interval includes chance): {names}. Accuracy can "
+            "hide inflation there; read the margin."
         )
     for row in findings.null.itertuples():
         if row.seeds > 1 and (row.low > 0 or row.high < 0):
@@ -265,7 +265,8 @@ def detectability_table(findings: InflationFindings) -> Table:
     note = (
         "d′ = √2 Φ⁻¹(AUROC) of members against non-members: of the method with the largest one, "
         "and of the loss against the clean twins of other seeds, which no auditor has. "
-        "Inflated: the total effect's interval is above 0. Detected: some method's interval of d′ is. "
+        "Inflated: the total effect's interval is above 0. Detected: some method's d′ has "
+        "an interval above 0. "
         "Candidates are chosen on one seed and confirmed on the others."
     )
     header = ["condition", "copies", "benchmark", "measure", "seeds", "total", "best method", "d′",

@@ -69,8 +69,8 @@ def _warnings(findings: SetFindings) -> Iterator[str]:
     for row in findings.errors.itertuples():
         if row.low > findings.alpha:
             yield (
-                f"{row.test} ({row.origin}) rejects {row.share:.1%} [{row.low:.1%}, {row.high:.1%}] of "
-                f"{row.sets} sets that the model did not see, more than its level."
+                f"{row.test} ({row.origin}) rejects {row.share:.1%} "
+                f"[{row.low:.1%}, {row.high:.1%}] of {row.sets} sets that the model did not see, more than its level."
             )
     missing = [name for name in PROCEDURES if name not in {*findings.outcomes["test"]}]
     if missing:
@@ -132,8 +132,8 @@ def verdict_table(findings: SetFindings) -> Table:
     ]
     note = (
         "Whole sets as they were published, under the models after and before the training. A test "
-        "that compares with held-out texts gives no verdict where the texts differ (blind p at most "
-        "0.05). verdicts.csv has the p-value of each set."
+        "that compares with held-out texts gives no verdict where the texts differ (blind p at "
+        "most 0.05). verdicts.csv has the p-value of each set."
     )
     header = ["test", "assumes", *names]
     return Table("verdicts", "Verdicts on whole sets", header, lines, data, note=note)
