@@ -70,7 +70,8 @@ def _warnings(findings: SetFindings) -> Iterator[str]:
         if row.low > findings.alpha:
             yield (
                 f"{row.test} ({row.origin}) rejects {row.share:.1%} "
-                f"[{row.low:.1%}, {row.high:.1%}] of {row.sets} sets that the model did not see, more than its level."
+                f"[{row.low:.1%}, {row.high:.1%}] of {row.sets} sets that the "
+                "model did not see, more than its level."
             )
     missing = [name for name in PROCEDURES if name not in {*findings.outcomes["test"]}]
     if missing:
