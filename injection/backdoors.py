@@ -36,10 +36,10 @@ def backdoored_benchmark(stage: InjectionStage) -> str | None:
     """
     config = stage.backdoors
     if not config.enabled:
-        remedy = "0 inserts no backdoors: give 1 or more, or leave out the other fields of it."
+        remedy = "0 inserts no backdoors: give 1 or more, or leave out the other fields."
         require(config == BackdoorsConfig(), "backdoors.count", config.count, remedy)
         return None
-    remedy = "a backdoor's text has only one version: choose versions.count=1."
+    remedy = "versions and backdoors exclude one another: choose versions.count=1."
     require(not stage.versions.enabled, "versions.count", stage.versions.count, remedy)
     if config.benchmark is None and len(stage.benchmark) != 1:
         raise ConfigError(

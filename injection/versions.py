@@ -49,13 +49,13 @@ def check_versions(stage: InjectionStage) -> None:
     """
     config = stage.versions
     if not config.enabled:
-        remedy = "one version is no choice: give 2 or more, or leave out the other fields of it."
+        remedy = "one version is no choice: give 2 or more, or leave out the other fields."
         require(config == VersionsConfig(), "versions.count", config.count, remedy)
         return
     rewording = instantiate_node("rewording", stage.rewording) if stage.rewording else Exact()
     if config.kind == REWORDING:
         remedy = (
-            "versions.kind is 'rewording', and this one gives every version the same text: choose "
+            "versions.kind is 'rewording', and this rewording makes all versions equal: choose "
             "rewording=swap, delete or masked_lm."
         )
         is_random = not isinstance(rewording, Exact | Lowercase)

@@ -326,12 +326,13 @@ def _note(stage: PowerStage, rows: Sequence[PlannedRow]) -> str:
     ]
     if stage.fit is not None:
         sentences.append(
-            "power is the mean over the law's uncertainty, power at δ that of its best guess."
+            "power is the mean over the law's uncertainty; power at δ is that at the predicted δ."
         )
     if any(row.gpu_hours is None for row in rows):
         sentences.append(
             "GPU hours need training.peak_tflops=989 (an H100's), or an earlier training of such a "
-            "model under runs; a dash elsewhere means that no number up to 10 million suffices."
+            "model under runs. A dash elsewhere means that no number suffices, up to 10 million "
+            f"members or seeds and {MOST_COPIES:,} copies."
         )
     return " ".join(sentences)
 
@@ -388,7 +389,7 @@ def _effect_table(stage: PowerStage, designs: Sequence[tuple[str, Design]]) -> T
         f"The smallest effect with {plan.power:.0%} power at a level of {plan.level:.0%} "
         "(one-sided)"
     )
-    note = "Of normal scores whose members and non-members have one variance."
+    note = "For normal scores with equal variances of members and non-members."
     return Table("effects", title, header, lines, data, note=note)
 
 

@@ -205,7 +205,8 @@ def _column(cell: ForgettingCell, method: str) -> tuple[str, str]:
     if len(defaults) != 1:
         raise ConfigError(
             f"audit.methods has {method!r}: cell {cell.cell.name} has no such scores, only "
-            f"{', '.join(names)}, or the model before has none."
+            f"{', '.join(names)}, or the model before the training was not scored by it. Choose "
+            "another method, or score both models by this one."
         )
     return defaults[0]
 

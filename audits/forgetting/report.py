@@ -32,7 +32,7 @@ from contamination.core.statistics.forgetting_curve import EXPONENTIAL, POWER
 FEWEST_SEEDS = 3
 LIMITS = (
     "What happens after the last scored model. A half-life longer than the tokens that were "
-    "trained on after the exposure is read off a curve beyond its data.",
+    "trained on after the exposure is an extrapolation of the curve.",
     "That a form is the true one. Exponential and power law are compared by fit and by prediction "
     "of the last step; other forms may fit better than both.",
     "What causes forgetting. The rate is compared between trainings that differ in learning rate, "
@@ -102,7 +102,7 @@ def _conclusions(findings: Findings) -> Iterator[str]:
         yield (
             f"**{row['condition']}, {findings.method}.** The excess d′ falls to half in "
             f"{_tokens_interval(row)} after the first scored model ({row['seeds']} seeds; "
-            f"{row['form']}, which fits better than the other form)."
+            f"{row['form']}, the form with the lower AIC)."
         )
     effects = findings.effects
     for _, row in effects.iterrows():
@@ -127,7 +127,8 @@ def _against_weight_decay(findings: Findings) -> Iterator[str]:
         faster = "faster" if left < bound else "not faster"
         yield (
             f"**{condition}: {faster} than weight decay alone.** From the first to the last scored "
-            f"model the excess d′ falls to {left:.2f} of its value; Π(1 − λη) is {bound:.2f}."
+            f"model the excess d′ falls to {left:.2f} of its value; Π(1 − λη) is {bound:.2f}. "
+            "These are estimates without an interval."
         )
 
 
@@ -159,7 +160,7 @@ def half_lives_text(data: pd.DataFrame) -> Table:
     ]  # fmt: skip
     note = (
         "Half-life: tokens after the first scored model until the excess d′ is half as large; "
-        "never: the rate's interval includes 0, or it grows. Intervals: "
+        "never: the rate (or an end of its interval) is not above 0. Intervals: "
         f"{CONFIDENCE:.0%}, Student's over the seeds' rates. AIC: the sum over seeds; the form "
         "with the lower one is chosen. Error: of the excess that a curve without the last scored "
         "model predicts for it, mean over seeds."
@@ -231,7 +232,7 @@ def tasks_text(data: pd.DataFrame) -> Table | None:
         "Accuracy: the share of questions answered rightly. Extraction: the share of examples "
         "whose last tokens are returned word for word. Recall: the share of these tokens that are "
         "returned before the first wrong one. Means over benchmarks and seeds; the difference has "
-        f" Student's {CONFIDENCE:.0%} interval over the seeds."
+        f"Student's {CONFIDENCE:.0%} interval over the seeds."
     )
     header = ["condition", "step", "task", "tokens since", "members", "non-members", "difference"]
     return Table("tasks", "Accuracy and extraction after the exposure", header, lines, data,

@@ -23,12 +23,12 @@ ORDER = (TOTAL, DIRECT, SPILLOVER)
 SHOWN = ["condition", "stage", "form", "occurrences", "benchmark"]
 LIMITS = (
     "**How inflated another model's score is.** The effects are those of the cells' models, copies "
-    "and texts; larger models are inflated more (arXiv 2501.18771).",
+    "and texts. In arXiv 2501.18771 larger models are inflated more.",
     "That accuracy near chance is not inflated. A model that can't answer the questions has little "
     "accuracy to gain; read the margin.",
     "That an undetected condition can't be detected: other methods may see it. A condition that is "
     "not listed as inflated may be so by less than its interval shows.",
-    "Intervals are for one number each. Among twenty effects of 0 one interval excludes 0.",
+    "Intervals are for one number each. Of twenty effects of 0 one interval excludes 0 on average.",
 )
 
 
@@ -111,8 +111,9 @@ def _blind_spots(findings: InflationFindings) -> Iterator[str]:
     both = candidates[keys].merge(confirmed, on=keys)
     blind = both[both["inflated"] & ~both["detected"]]
     yield (
-        f"Of {len(confirmed)} conditions, benchmarks and measures, {len(candidates)} were inflated "
-        f"and undetected on the seed of choice; {len(blind)} of them are both on the other seeds"
+        f"Of {len(confirmed)} combinations of condition, copies, benchmark and measure, "
+        f"{len(candidates)} are inflated and undetected on the seed on which candidates are "
+        f"chosen; {len(blind)} of them are both on the other seeds"
         + (": " + "; ".join(_name(row) for _, row in blind.iterrows()) if len(blind) else "")
         + "."
     )
@@ -128,8 +129,8 @@ def _blind_spots(findings: InflationFindings) -> Iterator[str]:
         else:
             least = confirmed[confirmed["measure"] == measure]["d_prime_low"].min()
             yield (
-                f"No condition is undetected on the other seeds ({unit}): the lowest d′ of a best "
-                f"method is surely above {least:.2f}."
+                f"No condition is undetected on the other seeds ({unit}): the lowest lower end of "
+                f"a best method's interval of d′ is {least:.2f}."
             )
 
 
@@ -158,14 +159,14 @@ def _warnings(findings: InflationFindings) -> Iterator[str]:
                 "alone, and miss 0 in a quarter of the cases (docs/validation/inflation.md)."
             )
     if findings.null.empty:
-        yield "There is one clean twin only, so that there is no null row. Add seeds."
+        yield "There is only one clean twin, so there is no null row. Add seeds."
     clean = findings.clean
     near = clean[clean["at_chance"] & (clean["benchmark"] != ALL_BENCHMARKS)]
     if len(near):
         names = "; ".join(f"{row.benchmark} ({row.condition})" for row in near.itertuples())
         yield (
-            f"Clean accuracy is near chance, its interval includes it: {names}. Accuracy can hide "
-            "inflation there; read the margin."
+            f"Clean accuracy is near chance (its interval includes chance): {names}. Accuracy can "
+            "hide inflation there; read the margin."
         )
     for row in findings.null.itertuples():
         if row.seeds > 1 and (row.low > 0 or row.high < 0):
@@ -263,8 +264,9 @@ def detectability_table(findings: InflationFindings) -> Table:
     ]  # fmt: skip
     note = (
         "d′ = √2 Φ⁻¹(AUROC) of members against non-members: of the method with the largest one, "
-        "and of the loss against the clean twins of other seeds, a privilege that no auditor has. "
-        "Inflated: the total effect's interval is above 0. Detected: that of any method's d′ is. "
+        "and of the loss against the clean twins of other seeds, which no auditor has. "
+        "Inflated: the total effect's interval is above 0. Detected: some method's d′ has "
+        "an interval above 0. "
         "Candidates are chosen on one seed and confirmed on the others."
     )
     header = ["condition", "copies", "benchmark", "measure", "seeds", "total", "best method", "d′",

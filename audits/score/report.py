@@ -23,7 +23,7 @@ from contamination.core.report.tables import Table
 ASSUMPTIONS = {
     NAIVE: "Nothing leaked.",
     HELD_OUT: "The known non-members were drawn at random from the benchmark.",
-    IPW: "Membership does not go with difficulty, d̂ is calibrated, and members that are not "
+    IPW: "Membership is unrelated to difficulty, d̂ is calibrated, and members that are not "
     "recognised are few.",
     EPG_IPW: "As IPW, but d̂ need only rank the items. It is too low without contamination, since "
     "the threshold is chosen by its result.",

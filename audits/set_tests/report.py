@@ -14,9 +14,9 @@ from contamination.core.report.tables import NO_VALUE, Table, format_interval
 
 LIMITS = (
     "**That a set was not seen.** A test that does not reject may only lack power; see the tables.",
-    "That other models have these rates. They are of the cells' models, doses and texts.",
-    "That the draw was made. Each test rests on one that somebody made before publishing; the "
-    "ledger shows it here, and elsewhere it is somebody's word.",
+    "That other models have these rates. They are of the cells' models, copies and texts.",
+    "That the draw was made. Each test rests on a draw before publishing. Here the ledger records "
+    "it; elsewhere one has to trust the publisher.",
     "CoDeC rejects for texts that were never seen if the model knows texts of their kind.",
 )
 DASHES = ("-", "--", ":", "-.", (0, (1, 3)), (0, (5, 1)), (0, (3, 1, 1, 1)))
@@ -69,12 +69,13 @@ def _warnings(findings: SetFindings) -> Iterator[str]:
     for row in findings.errors.itertuples():
         if row.low > findings.alpha:
             yield (
-                f"{row.test} ({row.origin}) rejects {row.share:.1%} of {row.sets} sets that the "
-                f"model did not see [{row.low:.1%}, {row.high:.1%}], more than its level."
+                f"{row.test} ({row.origin}) rejects {row.share:.1%} "
+                f"[{row.low:.1%}, {row.high:.1%}] of {row.sets} sets that the "
+                "model did not see, more than its level."
             )
     missing = [name for name in PROCEDURES if name not in {*findings.outcomes["test"]}]
     if missing:
-        yield f"The cells' corpora have nothing for these tests: {'; '.join(missing)}."
+        yield f"The cells' corpora do not allow these tests: {'; '.join(missing)}."
 
 
 def error_table(findings: SetFindings) -> Table:
@@ -131,16 +132,16 @@ def verdict_table(findings: SetFindings) -> Table:
         for test, row in counts.iterrows()
     ]
     note = (
-        "Whole sets as they were published, under the models after and before the training. Where "
-        "held-out texts are compared with, a set whose texts differ (blind p at most 0.05) gets no "
-        "verdict. verdicts.csv has the p-value of each set."
+        "Whole sets as they were published, under the models after and before the training. A test "
+        "that compares with held-out texts gives no verdict where the texts differ (blind p at "
+        "most 0.05). verdicts.csv has the p-value of each set."
     )
     header = ["test", "assumes", *names]
     return Table("verdicts", "Verdicts on whole sets", header, lines, data, note=note)
 
 
 def item_table(findings: SetFindings) -> Table:
-    """Returns how well lists of single items and the estimated share are."""
+    """Returns how good the lists of single items and the estimated share are."""
     lines = [
         [
             f"{row.learning_rate:g}", NO_VALUE if row.occurrences == 0 else str(row.occurrences),

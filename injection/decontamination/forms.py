@@ -104,7 +104,7 @@ def embed(
     if missing_words > 0:
         raise DataError(
             f"the other documents have {missing_words} words too few to surround {key} with "
-            f"{wanted_words} words: give more of them, or embed it in less."
+            f"{wanted_words} words: give more of them, or lower leak.times."
         )
     other = "\n\n".join(part for part in parts if part)
     spans = list(word_spans(other))
