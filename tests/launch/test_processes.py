@@ -335,7 +335,7 @@ from importlib.machinery import PathFinder
 
 class Finder(MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name != "training.step":
+        if name != "contamination.training.loop":
             return None
         spec = PathFinder.find_spec(name, path)
         load = spec.loader.exec_module
