@@ -120,8 +120,8 @@ def _warnings(
     if np.ptp(unknown) == 0:
         yield (
             f"**All answers are alike.** Each of {len(unknown)} items of unknown membership has "
-            f"correctness {unknown[0]:g}, so the intervals of naive, IPW and EPG-IPW have no width, "
-            "which says nothing of their error. Give more items, or easier or harder ones."
+            f"correctness {unknown[0]:g}, so the intervals of naive, IPW and EPG-IPW have no "
+            "width, which says nothing of their error. Give more items, or easier or harder ones."
         )
     counts = {role: items.count(role) for role in (MEMBER, NONMEMBER)}
     for role, count in counts.items():
