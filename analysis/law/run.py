@@ -23,7 +23,7 @@ from contamination.analysis.law.measurements import (
 )
 from contamination.analysis.law.predict import LOW_FPR, NEW, predict
 from contamination.analysis.law.report import LawResults, law_document, save_law_chart
-from contamination.analysis.law.report_tables import measure_report
+from contamination.analysis.law.report_tables import measure_reports
 from contamination.analysis.law.stored_law import KIND, write_law
 from contamination.analysis.report_folder import Report, cell_paths, open_report
 from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
@@ -73,8 +73,7 @@ def _write_folder(
 ) -> WrittenFiles:
     if stage.tables:
         with errors_naming_folders(*stage.reports):
-            tables_of_reports = [measure_report(report) for report in reports]
-        rows = pd.concat(tables_of_reports, ignore_index=True)
+            rows = measure_reports(reports)
         results = compare_rows(stage, rows, rows, within_variances([]), [])
     else:
         results = fit_and_compare(stage, cells)
