@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MEMBERS, COPIES, SEEDS, POWER, EFFECT = "members", "copies", "seeds", "power", "effect"
 MOST_COPIES = 100_000
+ALIKE = 0.1
+"""Numbers of weights that differ by this share, as ways to count them do, are of one size."""
 SHIFT = Range(lambda shift: 0 < shift <= 9, "give one above 0 and at most 9.")
 
 
@@ -151,10 +153,10 @@ class _Effect:
 
 
 def _settings(law: Law, stage: PowerStage, copies: int) -> Mapping[str, float]:
-    """Returns the value of each factor that varied in the law.
+    """Returns the value of each factor that varied in the law, and what was given of the others.
 
     Raises:
-        ConfigError: it is not given.
+        ConfigError: it is not given, or `model` is of another size than that of the fit.
     """
     plan = stage.plan
     since = plan.tokens_since
@@ -176,7 +178,31 @@ def _settings(law: Law, stage: PowerStage, copies: int) -> Mapping[str, float]:
                 f"{law.factors[name][0]:g} to {law.factors[name][1]:g}."
             )
         settings[name] = float(value)
-    return settings
+    return {**settings, **_unvaried_settings(law, stage, copies)}
+
+
+def _unvaried_settings(law: Law, stage: PowerStage, copies: int) -> Mapping[str, float]:
+    """Returns the values that were given of factors that are not in the law: it may refuse them.
+
+    Raises:
+        ConfigError: `model` is of another size than that of the fit.
+    """
+    plan, model = stage.plan, _model_parameters(stage)
+    fitted = law.constant.get("parameters")
+    if fitted and model and plan.parameters is None and abs(model / fitted - 1) > ALIKE:
+        raise ConfigError(
+            f"model has {model:,.0f} weights, and all cells of the fit had {fitted:,.0f}: the law "
+            "says nothing about other sizes. Choose that model, or fit the law to reports that "
+            "vary it."
+        )
+    since = plan.tokens_since
+    given = {
+        "occurrences": None if law.constant.get("occurrences") is None else float(copies),
+        "learning_rate": plan.learning_rate,
+        "parameters": plan.parameters,
+        "recency": None if since is None else 1 + since / law.recency_tokens,
+    }
+    return {name: v for name, v in given.items() if name not in law.factors and v is not None}
 
 
 def _model_parameters(stage: PowerStage) -> float | None:

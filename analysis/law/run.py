@@ -182,14 +182,14 @@ def predict_settings(law: Law, stage: LawStage) -> pd.DataFrame:
     rows = []
     for number, given in enumerate(stage.predict):
         values = {str(k): v for k, v in given.items() if k not in ("method", "benchmark")}
-        if "tokens_since" in values:
-            values["recency"] = 1 + float(values.pop("tokens_since")) / law.recency_tokens
         try:
             settings = {name: float(value) for name, value in values.items()}
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"predict.{number} is {dict(given)}: give numbers for factors."
             ) from error
+        if "tokens_since" in settings:
+            settings["recency"] = 1 + settings.pop("tokens_since") / law.recency_tokens
         methods = [str(given["method"])] if "method" in given else law.methods
         benchmarks = [str(given["benchmark"])] if "benchmark" in given else None
         for method in methods:

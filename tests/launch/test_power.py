@@ -117,3 +117,17 @@ def test_an_unknown_method_and_an_unvaried_factor_are_refused(folder):
 def test_the_smallest_effect_of_a_design():
     row = plan_table(stage("plan.find=effect", "plan.seeds=4")).data.iloc[0]
     assert power_of_design(row["shift"], 0.0, Design(100, 100, 4), 0.05) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("plan.learning_rate=4e-3", "learning_rate is 0.004: it was 0.001 in all cells"),
+        ("plan.parameters=1e9", "parameters is 1e.09: it was 226000 in all cells"),
+        ("plan.tokens_since=1000", "recency is 1.1: it is not in the law"),
+        ("model=tiny_llama_4m", "all cells of the fit had 226,000"),
+    ],
+)
+def test_a_value_that_the_law_does_not_know_is_refused(folder, given, words):
+    with pytest.raises(ConfigError, match=words):
+        plan_table(stage(f"fit={folder}", "plan.find=power", given))
