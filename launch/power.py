@@ -347,12 +347,26 @@ def _plan_table(stage: PowerStage, rows: Sequence[PlannedRow]) -> Table:
 
 
 def _note(stage: PowerStage, rows: Sequence[PlannedRow]) -> str:
+    plan = stage.plan
     sentences = [
         "Members and non-members are of each of plan.benchmarks benchmarks in each training."
     ]
     if stage.fit is not None:
         sentences.append(
             "power is the mean over the law's uncertainty, power at δ that of its best guess."
+        )
+    too_long = [
+        row.method
+        for row in rows
+        if row.members is not None
+        and row.copies is not None
+        and row.members * row.copies * plan.benchmarks * plan.example_tokens > plan.tokens
+    ]
+    if too_long:
+        sentences.append(
+            f"The copies of {', '.join(too_long)} have more than plan.tokens={plan.tokens:,} "
+            f"(members × copies × benchmarks × plan.example_tokens={plan.example_tokens}): no such "
+            "corpus can be made. Give more plan.tokens, or spread the members over more plan.seeds."
         )
     if any(row.gpu_hours is None for row in rows):
         sentences.append(
@@ -392,7 +406,7 @@ def _effect_table(stage: PowerStage, designs: Sequence[tuple[str, Design]]) -> T
 
     from contamination.analysis.law.detectability import auroc_of_shift
     from contamination.analysis.law.power import critical_auroc, smallest_shift
-    from contamination.core.report.tables import Table
+    from contamination.core.report.tables import NO_VALUE, Table
 
     plan, rows = stage.plan, []
     for name, design in designs:
@@ -407,7 +421,8 @@ def _effect_table(stage: PowerStage, designs: Sequence[tuple[str, Design]]) -> T
               "its AUROC", "rejects from"]  # fmt: skip
     lines = [
         [r.design, f"{r.members:,}", f"{r.nonmembers:,}", str(r.benchmarks), str(r.seeds),
-         f"{r.shift:.2f}", f"{r.auroc:.3f}", f"{r.critical:.3f}"]
+         *(NO_VALUE if r.shift != r.shift else f"{n:.{digits}f}"
+           for n, digits in ((r.shift, 2), (r.auroc, 3), (r.critical, 3)))]
         for r in data.itertuples(index=False)
     ]  # fmt: skip
     title = (
@@ -415,6 +430,8 @@ def _effect_table(stage: PowerStage, designs: Sequence[tuple[str, Design]]) -> T
         "(one-sided)"
     )
     note = "Of normal scores whose members and non-members have one variance."
+    if data["shift"].isna().any():
+        note += " A dash: no δ up to 9 is detected with this power; give more members or seeds."
     return Table("effects", title, header, lines, data, note=note)
 
 

@@ -131,3 +131,20 @@ def test_the_smallest_effect_of_a_design():
 def test_a_value_that_the_law_does_not_know_is_refused(folder, given, words):
     with pytest.raises(ConfigError, match=words):
         plan_table(stage(f"fit={folder}", "plan.find=power", given))
+
+
+def test_a_design_that_can_not_reject_has_no_power_and_no_smallest_effect():
+    """Of two members and two non-members the critical AUROC is above 1."""
+    assert power_of_design(np.array([2.0, 4.0]), 0.0, Design(2, 2), 0.05).tolist() == [0, 0]
+    table = plan_table(stage("plan.find=effect", "plan.members=2"))
+    assert "nan" not in table.terminal_text()
+    assert "no δ up to 9" in table.note
+
+
+def test_copies_that_do_not_fit_into_the_corpus_are_named():
+    small, large = (
+        plan_table(stage("plan.shift=0.3", "plan.copies=64", f"plan.tokens={tokens}")).note
+        for tokens in (600_000, 6_000_000)
+    )
+    assert "no such corpus can be made" in small
+    assert "no such corpus" not in large
