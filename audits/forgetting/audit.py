@@ -84,7 +84,7 @@ class Forgetting(Audit):
             }
             findings = Findings(
                 self.methods[0], points, means, fits, half_lives, found_effects, factors, tasks,
-                (*problems, *(few if seeds < FEWEST_SEEDS else ())),
+                (*problems, *(few if seeds < FEWEST_SEEDS else ()), *curves.limit_warnings(fits)),
                 effects.largest_correlation(factors), facts,
             )  # fmt: skip
             further = {"points.csv": points, "fits.csv": fits, "factors.csv": factors}
