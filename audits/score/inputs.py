@@ -28,6 +28,8 @@ ROLE_BY_TEXT = {
     **dict.fromkeys(("unknown", "", "none", "null", "nan"), UNKNOWN),
 }
 NUMBER_BY_TEXT = {"true": 1.0, "false": 0.0}
+LARGEST_SCORE = 1e100
+"""The squares of larger scores overflow."""
 FEWEST_KNOWN, FEWEST_UNKNOWN = 2, 10
 """The fewest known members, known non-members and items of unknown membership."""
 
@@ -168,8 +170,10 @@ def _number(row: Row, column: str, allows: Callable[[float], bool], remedy: str)
 
 
 def _numbers(rows: Sequence[Row], column: str) -> np.ndarray[Any, Any]:
-    remedy = "Give a finite number; higher means member."
-    return np.array([_number(row, column, math.isfinite, remedy) for row in rows])
+    remedy = f"Give a finite number up to {LARGEST_SCORE:g}; higher means member."
+    return np.array(
+        [_number(row, column, lambda v: abs(v) <= LARGEST_SCORE, remedy) for row in rows]
+    )
 
 
 def _shares(rows: Sequence[Row], column: str) -> np.ndarray[Any, Any]:

@@ -162,6 +162,8 @@ def test_clusters_without_a_name_or_of_one_name_and_repeated_items_are_refused(t
     refused("all 20 member items of .* are of one cluster", cluster="c")
     repeated = frame["id"].where(frame.index != 5, "q2")
     refused("row 6: id is 'q2', as in .*row 3. Give each item once", id=repeated)
+    huge = frame["score"].where(frame.index != 3, -1e200)
+    refused("row 4: score is '-1e.200'. Give a finite number up to", score=huge)
     assert run(stage(tmp_path, frame.assign(id=repeated, cluster=repeated))).counts["naive"] > 0
 
 
