@@ -127,14 +127,16 @@ def read_study(field: str, cells: Sequence[AuditedCell], method: str) -> Study:
                 continue
             of_form[rule] = _read_rule_cells(field, form, rule, present, method)
         missing = [rule for rule in (NONE, ORACLE) if rule not in of_form]
-        if missing:
+        if not missing and not of_form[NONE].leaked.any():
+            left_out.append(f"{form}: no member leaked (occurrences)")
+        elif missing:
             left_out.append(f"{form}: no cells with matcher={' and matcher='.join(missing)}")
         else:
             table[form] = of_form
     if not table:
         raise ConfigError(
             f"{field}: no form of leak can be judged ({'; '.join(left_out)}). Give cells with "
-            "matcher=none and matcher=oracle for each form and seed."
+            "copies of their members, with matcher=none and matcher=oracle for each form and seed."
         )
     any_cells = {seed: cell for (*_, seed), cell in by_key.items()}
     index = pd.DataFrame(
