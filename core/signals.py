@@ -21,6 +21,7 @@ from contamination.core.errors import StoppedError
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 GRACE_SECONDS = 6.0
+RECEIVED = " was received"
 AGAIN_SECONDS = 1.0  # a second Ctrl-C after this time also ends work that defers signals
 
 
@@ -39,7 +40,7 @@ class _StopState:
         """The error names the signal: SIGTERM if another process received it."""
         number = signal.Signals(self.number or signal.SIGTERM)
         detail = detail or ". Finished work is kept: run the same command again to resume."
-        return StoppedError(f"{number.name} was received{detail}", 128 + number)
+        return StoppedError(f"{number.name}{RECEIVED}{detail}", 128 + number)
 
 
 _stop: _StopState | None = None

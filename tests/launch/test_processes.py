@@ -16,10 +16,13 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
+from contamination.core import process_records, signals
 from contamination.core.cli import CONF
-from contamination.core.errors import ConfigError
+from contamination.core.errors import ConfigError, StoppedError
 from contamination.core.lock import LEASE_SECONDS, LOCKS_FOLDER, exclusive_build
 from contamination.detection.scores import open_scores
+from contamination.launch.config import ClusterConfig
+from contamination.launch.processes import Processes
 from contamination.launch.run import run
 from contamination.launch.run_records import read_costs
 from contamination.launch.status import status
@@ -249,6 +252,14 @@ def test_deepspeeds_launcher_is_gone_round_by_sigterm(one, tmp_path, start):
     launch.process.send_signal(signal.SIGTERM)
     assert "stopped: SIGTERM was received at step" in launch.ended(status=143, within=60)
     assert not [p for p in psutil.process_iter() if str(runs) in " ".join(argv(p))]
+
+
+def test_a_stop_is_reported_as_the_process_recorded_it(tmp_path, monkeypatch):
+    message = f"SIGTERM{signals.RECEIVED} at step 21 of 98. The state is saved in runs/model."
+    monkeypatch.setattr(process_records, "_folder", tmp_path)
+    assert not process_records.record_failure(StoppedError(message))
+    processes = Processes(ClusterConfig(), "train", tmp_path, tmp_path)
+    assert str(processes._error_of_exit(143, stopped=True)) == message
 
 
 def argv(process):
