@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MEMBERS, COPIES, SEEDS, POWER, EFFECT = "members", "copies", "seeds", "power", "effect"
 MOST_COPIES = 100_000
+ALIKE = 0.1
+"""Numbers of weights that differ by this share, as ways to count them do, are of one size."""
 SHIFT = Range(lambda shift: 0 < shift <= 9, "give one above 0 and at most 9.")
 
 
@@ -151,10 +153,10 @@ class _Effect:
 
 
 def _settings(law: Law, stage: PowerStage, copies: int) -> Mapping[str, float]:
-    """Returns the value of each factor that varied in the law.
+    """Returns the value of each factor that varied in the law, and what was given of the others.
 
     Raises:
-        ConfigError: it is not given.
+        ConfigError: it is not given, or `model` is of another size than that of the fit.
     """
     plan = stage.plan
     since = plan.tokens_since
@@ -176,7 +178,31 @@ def _settings(law: Law, stage: PowerStage, copies: int) -> Mapping[str, float]:
                 f"{law.factors[name][0]:g} to {law.factors[name][1]:g}."
             )
         settings[name] = float(value)
-    return settings
+    return {**settings, **_unvaried_settings(law, stage, copies)}
+
+
+def _unvaried_settings(law: Law, stage: PowerStage, copies: int) -> Mapping[str, float]:
+    """Returns the values that were given of factors that are not in the law: it may refuse them.
+
+    Raises:
+        ConfigError: `model` is of another size than that of the fit.
+    """
+    plan, model = stage.plan, _model_parameters(stage)
+    fitted = law.constant.get("parameters")
+    if fitted and model and plan.parameters is None and abs(model / fitted - 1) > ALIKE:
+        raise ConfigError(
+            f"model has {model:,.0f} weights, and all cells of the fit had {fitted:,.0f}: the law "
+            "says nothing about other sizes. Choose that model, or fit the law to reports that "
+            "vary it."
+        )
+    since = plan.tokens_since
+    given = {
+        "occurrences": None if law.constant.get("occurrences") is None else float(copies),
+        "learning_rate": plan.learning_rate,
+        "parameters": plan.parameters,
+        "recency": None if since is None else 1 + since / law.recency_tokens,
+    }
+    return {name: v for name, v in given.items() if name not in law.factors and v is not None}
 
 
 def _model_parameters(stage: PowerStage) -> float | None:
@@ -321,12 +347,26 @@ def _plan_table(stage: PowerStage, rows: Sequence[PlannedRow]) -> Table:
 
 
 def _note(stage: PowerStage, rows: Sequence[PlannedRow]) -> str:
+    plan = stage.plan
     sentences = [
         "Members and non-members are of each of plan.benchmarks benchmarks in each training."
     ]
     if stage.fit is not None:
         sentences.append(
             "power is the mean over the law's uncertainty; power at δ is that at the predicted δ."
+        )
+    too_long = [
+        row.method
+        for row in rows
+        if row.members is not None
+        and row.copies is not None
+        and row.members * row.copies * plan.benchmarks * plan.example_tokens > plan.tokens
+    ]
+    if too_long:
+        sentences.append(
+            f"The copies of {', '.join(too_long)} have more than plan.tokens={plan.tokens:,} "
+            f"(members × copies × benchmarks × plan.example_tokens={plan.example_tokens}): no such "
+            "corpus can be made. Give more plan.tokens, or spread the members over more plan.seeds."
         )
     if any(row.gpu_hours is None for row in rows):
         sentences.append(
@@ -367,7 +407,7 @@ def _effect_table(stage: PowerStage, designs: Sequence[tuple[str, Design]]) -> T
 
     from contamination.analysis.law.detectability import auroc_of_shift
     from contamination.analysis.law.power import critical_auroc, smallest_shift
-    from contamination.core.report.tables import Table
+    from contamination.core.report.tables import NO_VALUE, Table
 
     plan, rows = stage.plan, []
     for name, design in designs:
@@ -382,7 +422,8 @@ def _effect_table(stage: PowerStage, designs: Sequence[tuple[str, Design]]) -> T
               "its AUROC", "rejects from"]  # fmt: skip
     lines = [
         [r.design, f"{r.members:,}", f"{r.nonmembers:,}", str(r.benchmarks), str(r.seeds),
-         f"{r.shift:.2f}", f"{r.auroc:.3f}", f"{r.critical:.3f}"]
+         *(NO_VALUE if r.shift != r.shift else f"{n:.{digits}f}"
+           for n, digits in ((r.shift, 2), (r.auroc, 3), (r.critical, 3)))]
         for r in data.itertuples(index=False)
     ]  # fmt: skip
     title = (
@@ -390,6 +431,8 @@ def _effect_table(stage: PowerStage, designs: Sequence[tuple[str, Design]]) -> T
         "(one-sided)"
     )
     note = "For normal scores with equal variances of members and non-members."
+    if data["shift"].isna().any():
+        note += " A dash: no δ up to 9 is detected with this power; give more members or seeds."
     return Table("effects", title, header, lines, data, note=note)
 
 

@@ -183,7 +183,7 @@ class Processes:
         if stopped and not stops:
             return signals.stopped_error("before there was anything new to save.")
         if stopped:  # whichever signal they then received
-            return signals.stopped_error(stops[0].message.partition(" came ")[2])
+            return signals.stopped_error(stops[0].message.partition(f"{signals.RECEIVED} ")[2])
         if stops and stops == failures:
             return StoppedError(stops[0].message, stops[0].status)
         if not failures or failures[0].is_caused_by_peers:

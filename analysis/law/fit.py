@@ -125,8 +125,10 @@ def fit_law(
         factors: the columns that may explain the shift; those that do not vary are left out.
 
     Raises:
-        ConfigError: there are too few cells, or factors that vary only together.
+        ConfigError: there are too few cells, factors that vary only together, or a shift without a
+            finite error above 0.
     """
+    _check_shifts(rows)
     varied = _varying_factors(rows, factors)
     cells = rows["cell"].nunique()
     needed = max(FEWEST_CELLS, 2 + sum(name in BETWEEN_CELLS for name in varied))
@@ -174,6 +176,21 @@ def fit_law(
         cells=cells,
         rows=len(rows),
     )
+
+
+def _check_shifts(rows: pd.DataFrame) -> None:
+    """Raises a ConfigError if a shift can't be weighed, as where all members are above."""
+    shifts, errors = (rows[name].to_numpy(np.float64) for name in ("shift", "shift_error"))
+    unusable = rows[~(np.isfinite(shifts) & np.isfinite(errors) & (errors > 0))]
+    for row in unusable.head(1).to_dict("records"):
+        raise ConfigError(
+            f"reports: {len(unusable)} of {len(rows)} shifts can't be fitted. That of "
+            f"{row['method']} on {row['benchmark']} at {row['occurrences']} copies in "
+            f"{row['cell']} is {row['shift']:.3g} with the standard error "
+            f"{row['shift_error']:.3g}: all members are above all non-members, or all scores are "
+            f"equal. Hold them out (held_out=[{{occurrences: {row['occurrences']}}}]), or give "
+            "swapped cells."
+        )
 
 
 def _varying_factors(rows: pd.DataFrame, factors: Sequence[str]) -> list[str]:

@@ -104,7 +104,10 @@ def power_of_design(shift: Floats | float, growth: float, design: Design, level:
     variance = area * (1 - area) + (m - 1) * (two_members - area**2)
     variance = (variance + (k - 1) * (two_nonmembers - area**2)) / (m * k)
     error = np.sqrt(np.maximum(variance, 1e-300) / (design.seeds * design.benchmarks))
-    power: Floats = ndtr((area - critical_auroc(design, level)) / error)
+    critical = critical_auroc(design, level)
+    if critical >= 1:  # no AUROC rejects
+        return np.zeros_like(area)
+    power: Floats = ndtr((area - critical) / error)
     return power
 
 

@@ -98,8 +98,8 @@ def predict(
         draws: their number.
 
     Raises:
-        ConfigError: a factor is missing, did not vary in the fit and has another value than there,
-            or is not positive; the fit has no such method or benchmark.
+        ConfigError: a factor is missing, is not in the law, did not vary in the fit and has another
+            value than there, or is not positive; the fit has no such method or benchmark.
     """
     names = law.benchmarks if benchmarks is None else list(benchmarks)
     _check(law, settings, method, names)
@@ -148,6 +148,11 @@ def _check(law: Law, settings: Mapping[str, float], method: str, benchmarks: Seq
         fixed = law.constant.get(name)
         if name not in FACTORS:
             raise ConfigError(f"{name}: unknown factor. {near_names(name, FACTORS)}")
+        if name not in law.factors and fixed is None:
+            raise ConfigError(
+                f"{name} is {value:g}: it is not in the law, as it was left out of factors or is "
+                "not known in the cells of the fit. Leave it out here, too."
+            )
         if name not in law.factors and fixed is not None and abs(value / fixed - 1) > SAME:
             raise ConfigError(
                 f"{name} is {value:g}: it was {fixed:g} in all cells of the fit, which says "

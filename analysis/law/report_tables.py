@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -10,11 +12,34 @@ from contamination.analysis.law.detectability import shift_of_auroc
 from contamination.analysis.law.measurements import COLUMNS, FEWEST
 from contamination.analysis.report_folder import Report
 from contamination.analysis.statistics.groups import ANY
-from contamination.core.errors import DataError
+from contamination.core.errors import ConfigError, DataError
 from contamination.core.statistics.estimates import ALL_BENCHMARKS
 from contamination.core.statistics.metrics import AUROC
 
 KEY = ["cell", "benchmark", "method", "occurrences"]
+
+
+def measure_reports(reports: Sequence[Report]) -> pd.DataFrame:
+    """Returns the rows of several reports; cells of one name in two of them are told apart.
+
+    Raises:
+        ConfigError: a report is given twice.
+        DataError: a report has no AUROC at a number of copies.
+    """
+    digests = [report.artifact.digest for report in reports]
+    for number, report in enumerate(reports):
+        if report.artifact.digest in digests[:number]:
+            raise ConfigError(
+                f"reports.{number} is {report.artifact.path}: it is given twice. Give each report "
+                "once."
+            )
+    tables = [measure_report(report) for report in reports]
+    names = pd.Series([name for table in tables for name in table["cell"].unique()])
+    repeated = {*names[names.duplicated()]}
+    for number, table in enumerate(tables):
+        is_repeated = table["cell"].isin(repeated)
+        table["cell"] = table["cell"].where(~is_repeated, f"{number}:" + table["cell"])
+    return pd.concat(tables, ignore_index=True)
 
 
 def measure_report(report: Report) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from contamination.analysis.law.measurements import (
 )
 from contamination.analysis.law.predict import LOW_FPR, NEW, predict
 from contamination.analysis.law.report import LawResults, law_document, save_law_chart
-from contamination.analysis.law.report_tables import measure_report
+from contamination.analysis.law.report_tables import measure_reports
 from contamination.analysis.law.stored_law import KIND, write_law
 from contamination.analysis.report_folder import Report, cell_paths, open_report
 from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
@@ -35,7 +35,7 @@ from contamination.core.stored_files import read_text
 from contamination.core.table_files import write_data_files
 
 log = logging.getLogger(__name__)
-REVISION = "1"
+REVISION = "2"
 """Of what stored results mean."""
 DOCUMENT = "law.md"
 
@@ -73,8 +73,7 @@ def _write_folder(
 ) -> WrittenFiles:
     if stage.tables:
         with errors_naming_folders(*stage.reports):
-            tables_of_reports = [measure_report(report) for report in reports]
-        rows = pd.concat(tables_of_reports, ignore_index=True)
+            rows = measure_reports(reports)
         results = compare_rows(stage, rows, rows, within_variances([]), [])
     else:
         results = fit_and_compare(stage, cells)
@@ -183,14 +182,14 @@ def predict_settings(law: Law, stage: LawStage) -> pd.DataFrame:
     rows = []
     for number, given in enumerate(stage.predict):
         values = {str(k): v for k, v in given.items() if k not in ("method", "benchmark")}
-        if "tokens_since" in values:
-            values["recency"] = 1 + float(values.pop("tokens_since")) / law.recency_tokens
         try:
             settings = {name: float(value) for name, value in values.items()}
         except (TypeError, ValueError) as error:
             raise ConfigError(
                 f"predict.{number} is {dict(given)}: give numbers for factors."
             ) from error
+        if "tokens_since" in settings:
+            settings["recency"] = 1 + settings.pop("tokens_since") / law.recency_tokens
         methods = [str(given["method"])] if "method" in given else law.methods
         benchmarks = [str(given["benchmark"])] if "benchmark" in given else None
         for method in methods:

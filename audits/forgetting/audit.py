@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
 from contamination.core.config import Range, at_least, ranged_field, runtime_field
 
-REVISION = 1
+REVISION = 2
 """Of what stored results mean."""
 TASK_NAMES = ("accuracy", "extraction")
 METHODS = Range(
@@ -84,7 +84,7 @@ class Forgetting(Audit):
             }
             findings = Findings(
                 self.methods[0], points, means, fits, half_lives, found_effects, factors, tasks,
-                (*problems, *(few if seeds < FEWEST_SEEDS else ())),
+                (*problems, *(few if seeds < FEWEST_SEEDS else ()), *curves.limit_warnings(fits)),
                 effects.largest_correlation(factors), facts,
             )  # fmt: skip
             further = {"points.csv": points, "fits.csv": fits, "factors.csv": factors}

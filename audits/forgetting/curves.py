@@ -98,7 +98,8 @@ def fits_table(points: pd.DataFrame) -> pd.DataFrame:
     A curve is fitted to the excess at all steps, and again without the last one, which it then
     predicts. Steps with no tokens since the exposure are left out, and so is a group with fewer
     than four others.
-    Columns: those of `GROUP`, seed, form, anchor, level, rate, half_life, aic, held_out_error.
+    Columns: those of `GROUP`, seed, form, anchor, level, rate, half_life, aic, held_out_error,
+    at_limit.
     """
     rows = []
     for key, of_seed in points.groupby([*GROUP, "seed"], sort=False):
@@ -114,9 +115,24 @@ def fits_table(points: pd.DataFrame) -> pd.DataFrame:
                 **dict(zip([*GROUP, "seed"], key, strict=True)), "form": form,
                 "anchor": curve.anchor, "level": curve.level, "rate": curve.rate,
                 "half_life": curve.half_life, "aic": curve.aic, "held_out_error": error,
+                "at_limit": curve.at_limit,
             })  # fmt: skip
     columns = [*GROUP, "seed", "form", "anchor", "level", "rate", "half_life", "aic"]
-    return pd.DataFrame(rows, columns=[*columns, "held_out_error"])
+    return pd.DataFrame(rows, columns=[*columns, "held_out_error", "at_limit"])
+
+
+def limit_warnings(fits: pd.DataFrame) -> tuple[str, ...]:
+    """Returns a warning if curves have the largest rate that a fit tries (`at_limit`)."""
+    limited = fits[fits["at_limit"].astype(bool)]
+    if limited.empty:
+        return ()
+    methods = ", ".join(sorted({*limited["method"]}))
+    return (
+        f"{len(limited)} of {len(fits)} curves have the largest rate that a fit tries ({methods}): "
+        "their points jump, as those of an effect of 0 do, and half-lives that rest on them mean "
+        "nothing (fits.csv, at_limit). Score more models close to the exposure, or give more "
+        "members.",
+    )
 
 
 def half_life_table(fits: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAu
 from contamination.core.config import Range, ranged_field, runtime_field
 from contamination.core.errors import ConfigError
 
-REVISION = 1
+REVISION = 2
 """Of what stored results mean."""
 CONFIDENCE = Range(lambda level: 0.5 <= level < 1, "give one from 0.5 to below 1, such as 0.95.")
 ITEMS_FILE = "items.parquet"

@@ -1,10 +1,10 @@
 """Can inflation be seen? The inflation of each condition beside the d′ of every method.
 
 d′ = √2 Φ⁻¹(AUROC) of members against non-members (`reference_attack.strength`), of members with one
-number of copies at a time. A condition is
-*inflated* if the interval of its total effect is above 0, and *undetected* if no method's interval
-of d′ is. Candidates for blind spots, inflated and undetected, are chosen on the cells of one seed;
-they count only if they are both on the cells of the other seeds, too.
+number of copies at a time. A condition is *inflated* if the interval of its total effect is above 0
+(`Effect.is_above_zero`), and *undetected* if no method's interval of d′ is. Candidates for blind
+spots, inflated and undetected, are chosen on the cells of one seed; they count only if they are
+both on the cells of the other seeds, too.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def detectability_rows(
                 for measure in MEASURES:
                     effect = _total_effect(group, measure, seeds, dose, mask, confidence)
                     ends = {name: getattr(effect, name) for name in ("value", "low", "high")}
-                    yield {**shared, "measure": measure, **ends, "inflated": effect.low > 0}
+                    inflated = effect.is_above_zero(confidence)
+                    yield {**shared, "measure": measure, **ends, "inflated": inflated}
 
 
 def _total_effect(

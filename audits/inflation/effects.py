@@ -73,6 +73,15 @@ class Effect:
     seeds: int
     items: int
 
+    def is_above_zero(self, confidence: float) -> bool:
+        """Whether the interval is above 0; of equal values, whether a sign test says so.
+
+        The two-sided p-value of N items that all gain is 2 · ½ᴺ.
+        """
+        if np.isfinite(self.low):
+            return bool(self.low > 0)
+        return bool(self.value > 0 and 2 * 0.5**self.items <= 1 - confidence)
+
 
 def mean_effect(values: Results, benchmarks: NDArray[np.str_], confidence: float) -> Effect:
     """Returns the mean of an effect over items, benchmarks and seeds.

@@ -118,16 +118,23 @@ def _blind_spots(findings: InflationFindings) -> Iterator[str]:
         + "."
     )
     for measure, unit in UNITS.items():
-        undetected = confirmed[(confirmed["measure"] == measure) & ~confirmed["detected"]]
-        if len(undetected):
-            most = undetected.loc[undetected["high"].idxmax()]
+        of_measure = confirmed[confirmed["measure"] == measure]
+        undetected = of_measure[~of_measure["detected"]]
+        bounded = undetected[np.isfinite(undetected["high"])]
+        if len(bounded):
+            most = bounded.loc[bounded["high"].idxmax()]
             yield (
                 f"Where no method detects anything on the other seeds, the total effect is at most "
                 f"{SCALE[measure] * most['high']:.2g} ({unit}; the highest of "
-                f"{len(undetected)} upper ends: {_name(most)})."
+                f"{len(bounded)} upper ends: {_name(most)})."
             )
-        else:
-            least = confirmed[confirmed["measure"] == measure]["d_prime_low"].min()
+        if unbounded := len(undetected) - len(bounded):
+            yield (
+                f"Of {len(undetected)} undetected on the other seeds {unbounded} have no upper end "
+                f"({unit}): all their effects are equal, which bounds nothing."
+            )
+        if undetected.empty:
+            least = of_measure["d_prime_low"].min()
             yield (
                 f"No condition is undetected on the other seeds ({unit}): the lowest lower end of "
                 f"a best method's interval of d′ is {least:.2f}."

@@ -17,6 +17,7 @@ from contamination.audits.score.estimation import (
     MEMBER,
     NAIVE,
     NONMEMBER,
+    UNKNOWN,
     Items,
     ScoreEstimates,
 )
@@ -114,6 +115,13 @@ def _warnings(
             f"**Accuracy near chance.** The interval of the observed score begins at "
             f"{observed.low:.3f}, and guessing gives {chance:g}: a model that can't answer shows "
             "little inflation in its accuracy. Compare the log-probability of the answers as well."
+        )
+    unknown = items.correct[items.role == UNKNOWN]
+    if np.ptp(unknown) == 0:
+        yield (
+            f"**All answers are alike.** Each of {len(unknown)} items of unknown membership has "
+            f"correctness {unknown[0]:g}, so the intervals of naive, IPW and EPG-IPW have no "
+            "width, which says nothing of their error. Give more items, or easier or harder ones."
         )
     counts = {role: items.count(role) for role in (MEMBER, NONMEMBER)}
     for role, count in counts.items():

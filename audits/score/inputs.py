@@ -28,6 +28,8 @@ ROLE_BY_TEXT = {
     **dict.fromkeys(("unknown", "", "none", "null", "nan"), UNKNOWN),
 }
 NUMBER_BY_TEXT = {"true": 1.0, "false": 0.0}
+LARGEST_SCORE = 1e100
+"""The squares of larger scores overflow."""
 FEWEST_KNOWN, FEWEST_UNKNOWN = 2, 10
 """The fewest known members, known non-members and items of unknown membership."""
 
@@ -79,7 +81,12 @@ def read_items(file: Path, fields: TableFields) -> Items:
     )
     has_predicted, has_cluster = names[PREDICTED] in known, names[CLUSTER] in known
     references = [_shares(rows, name) for name in fields.references]
-    texts = [_text(row, names[CLUSTER]) if has_cluster else str(row.number) for row in rows]
+    if has_cluster:
+        texts = [_named(row, names[CLUSTER]) for row in rows]
+    else:
+        texts = [str(row.number) for row in rows]
+        if names[ID] in known:
+            _require_distinct(rows, names[ID])
     items = Items(
         correct=_shares(rows, names[CORRECT]),
         score=scores,
@@ -99,7 +106,37 @@ def read_items(file: Path, fields: TableFields) -> Items:
                 else f"{FIELD}: {file} has {items.count(role)} items of unknown membership in the "
                 f"column {names[SPIKED]}, whose score is corrected. Give {fewest} or more."
             )
+        clusters = len(np.unique(items.clusters[items.role == role]))
+        if clusters < FEWEST_KNOWN:
+            raise DataError(
+                f"{FIELD}: all {items.count(role)} {role} items of {file} are of one cluster in "
+                f"the column {names[CLUSTER]}, so the scores have no interval. Give "
+                f"{FEWEST_KNOWN} or more clusters of each kind of item, or no such column."
+            )
     return items
+
+
+def _named(row: Row, column: str) -> str:
+    text = _text(row, column)
+    if not text:
+        raise DataError(
+            f"{row.where}: {column} is empty. Name a cluster for each item (its own for an item "
+            "that belongs to no other), or leave the column out."
+        )
+    return text
+
+
+def _require_distinct(rows: Sequence[Row], column: str) -> None:
+    """Raises a DataError if two rows are of one item, as their answers are no two trials."""
+    seen: dict[str, str] = {}
+    for row in rows:
+        text = _text(row, column)
+        if text and text in seen:
+            raise DataError(
+                f"{row.where}: {column} is {text!r}, as in {seen[text]}. Give each item once, or "
+                "a column cluster with one name for the rows of an item."
+            )
+        seen[text] = row.where
 
 
 def _require_column(field: str, column: str, known: set[str]) -> None:
@@ -133,8 +170,10 @@ def _number(row: Row, column: str, allows: Callable[[float], bool], remedy: str)
 
 
 def _numbers(rows: Sequence[Row], column: str) -> np.ndarray[Any, Any]:
-    remedy = "Give a finite number; higher means member."
-    return np.array([_number(row, column, math.isfinite, remedy) for row in rows])
+    remedy = f"Give a finite number up to {LARGEST_SCORE:g}; higher means member."
+    return np.array(
+        [_number(row, column, lambda v: abs(v) <= LARGEST_SCORE, remedy) for row in rows]
+    )
 
 
 def _shares(rows: Sequence[Row], column: str) -> np.ndarray[Any, Any]:

@@ -46,7 +46,9 @@ def markdown_document(content: ReportContent) -> str:
 def _iter_markdown_blocks(content: ReportContent) -> Iterator[str]:
     yield f"# {escape_markdown(content.title)}"
     yield from map(escape_markdown, content.conclusions)
-    yield from (f"**{escape_markdown(warning)}**" for warning in content.warnings)
+    for warning in content.warnings:
+        text = escape_markdown(warning)
+        yield text if text.startswith("**") else f"**{text}**"
     for table in content.tables:
         yield f"## {escape_markdown(table.title)}"
         yield table.markdown()

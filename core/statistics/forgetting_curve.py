@@ -38,6 +38,8 @@ class ForgettingCurve:
         rate: k per token, or γ; 0 if nothing is forgotten, and negative if the effect grows.
         squares: the sum of the squared residuals of the fit; NaN if it was not fitted.
         points: the number of points that were fitted.
+        at_limit: whether the rate is the largest that a fit tries, of either sign: the points jump
+            between two neighbours, as noise does, and give no half-life.
     """
 
     form: str
@@ -46,6 +48,7 @@ class ForgettingCurve:
     rate: float
     squares: float = float("nan")
     points: int = 0
+    at_limit: bool = False
 
     def factor(self, tokens: ArrayLike) -> Floats:
         """Returns g = d(t) / d(t₀) for numbers of tokens t, above 0; shape as given."""
@@ -103,12 +106,12 @@ def fit_forgetting(form: str, tokens: ArrayLike, values: ArrayLike) -> Forgettin
     span = float(clock.max())
     positive = np.geomspace(SLOWEST, FASTEST, GRID // 2) / span
     grid = np.concatenate([-positive[::-1], [0.0], positive])
-    rates = _refine(grid, clock, d)
+    rates = _refine(grid, clock, d) if d.any() else np.zeros(1)
     levels, squares = _levels_and_squares(rates, clock, d)
     best = int(np.argmin(squares))
-    return ForgettingCurve(
-        form, anchor, float(levels[best]), float(rates[best]), float(squares[best]), len(t)
-    )
+    rate, at_limit = float(rates[best]), bool(abs(rates[best]) * span > 0.999 * FASTEST)
+    squares_left = float(squares[best])
+    return ForgettingCurve(form, anchor, float(levels[best]), rate, squares_left, len(t), at_limit)
 
 
 def share_left_by_weight_decay(learning_rates: ArrayLike, weight_decays: ArrayLike) -> float:

@@ -105,3 +105,14 @@ def test_weight_decay_leaves_the_product_of_bordt_et_al():
         expected *= 1 - rate * decay
     assert share_left_by_weight_decay(rates, decays) == pytest.approx(expected)
     assert share_left_by_weight_decay([], []) == 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_points_that_jump_give_no_half_life_and_nothing_does_not_grow(form):
+    """Of noise about a quarter of the fits have the largest rate that is tried."""
+    jump = fit_forgetting(form, TOKENS, np.where(np.arange(len(TOKENS)) == 0, 1.0, 0.0))
+    assert jump.at_limit
+    smooth = ForgettingCurve(form, float(TOKENS.min()), 1.0, 1e-6 if form == "exponential" else 0.3)
+    assert not fit_forgetting(form, TOKENS, smooth.value(TOKENS)).at_limit
+    nothing = fit_forgetting(form, TOKENS, np.zeros(len(TOKENS)))
+    assert (nothing.rate, nothing.level, nothing.at_limit) == (0, 0, False)

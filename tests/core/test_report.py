@@ -57,3 +57,10 @@ def test_a_table_of_a_document_has_its_note():
     content = ReportContent("x", [], tables=[table])
     assert '<p class="note">Read <strong>it</strong>.</p>' in html_document(content)
     assert markdown_document(content).endswith("Read **it**.\n")
+
+
+def test_a_warning_that_begins_in_bold_is_not_made_bold_twice():
+    content = ReportContent("Title", ["c"], ["**Few items.** Give more.", "Plain."], [])
+    text = markdown_document(content)
+    assert "\n**Few items.** Give more.\n" in text
+    assert "\n**Plain.**\n" in text

@@ -67,7 +67,10 @@ class Started:
         """Its training process of that rank, if there is one."""
         with suppress(psutil.Error):
             for child in psutil.Process(self.process.pid).children(recursive=True):
-                if child.environ().get("RANK") == str(number) and "contamination.training" in child.cmdline():
+                if (
+                    child.environ().get("RANK") == str(number)
+                    and "contamination.training" in child.cmdline()
+                ):
                     return child
         return None
 

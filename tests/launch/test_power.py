@@ -117,3 +117,34 @@ def test_an_unknown_method_and_an_unvaried_factor_are_refused(folder):
 def test_the_smallest_effect_of_a_design():
     row = plan_table(stage("plan.find=effect", "plan.seeds=4")).data.iloc[0]
     assert power_of_design(row["shift"], 0.0, Design(100, 100, 4), 0.05) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("plan.learning_rate=4e-3", "learning_rate is 0.004: it was 0.001 in all cells"),
+        ("plan.parameters=1e9", "parameters is 1e.09: it was 226000 in all cells"),
+        ("plan.tokens_since=1000", "recency is 1.1: it is not in the law"),
+        ("model=tiny_llama_4m", "all cells of the fit had 226,000"),
+    ],
+)
+def test_a_value_that_the_law_does_not_know_is_refused(folder, given, words):
+    with pytest.raises(ConfigError, match=words):
+        plan_table(stage(f"fit={folder}", "plan.find=power", given))
+
+
+def test_a_design_that_can_not_reject_has_no_power_and_no_smallest_effect():
+    """Of two members and two non-members the critical AUROC is above 1."""
+    assert power_of_design(np.array([2.0, 4.0]), 0.0, Design(2, 2), 0.05).tolist() == [0, 0]
+    table = plan_table(stage("plan.find=effect", "plan.members=2"))
+    assert "nan" not in table.terminal_text()
+    assert "no δ up to 9" in table.note
+
+
+def test_copies_that_do_not_fit_into_the_corpus_are_named():
+    small, large = (
+        plan_table(stage("plan.shift=0.3", "plan.copies=64", f"plan.tokens={tokens}")).note
+        for tokens in (600_000, 6_000_000)
+    )
+    assert "no such corpus can be made" in small
+    assert "no such corpus" not in large

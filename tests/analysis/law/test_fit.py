@@ -122,3 +122,13 @@ def test_every_effect_has_its_own_error(law):
     assert slopes[0] < slopes[1]
     both = [n for n in law.names if n.startswith("benchmark × method|")]
     assert np.ptp(table.loc[both, "error"]) < 1e-2
+
+
+@pytest.mark.parametrize(("column", "value"), [("shift_error", 0.0), ("shift", np.nan)])
+def test_a_shift_without_an_error_is_named(rows, column, value):
+    """An AUROC of 1 has a standard error of 0 in a report's tables."""
+    broken = rows.assign(**{column: rows[column].where(rows.index != 7, value)})
+    row = broken.loc[7]
+    words = rf"1 of {len(rows)} shifts can't be fitted.*{row['method']} on {row['benchmark']}"
+    with pytest.raises(ConfigError, match=words):
+        fit_law(broken, {}, 1e4)

@@ -6,9 +6,9 @@ import pytest
 from contamination.analysis.cells import name_apart
 from contamination.analysis.config import AnalysisConfig
 from contamination.analysis.law.measurements import measure_cells
-from contamination.analysis.law.report_tables import KEY, measure_report
+from contamination.analysis.law.report_tables import KEY, measure_report, measure_reports
 from contamination.analysis.statistics.tidy_tables import compute_statistics
-from contamination.core.errors import DataError
+from contamination.core.errors import ConfigError, DataError
 from tests.analysis.law.conftest import cells_of, simulate_cells
 
 
@@ -22,7 +22,7 @@ def report(cells):
     config = AnalysisConfig(draws=200, fpr=[0.25], tpr=[0.75])
     tables = compute_statistics("x", 0, name_apart(cells_of(cells)), config)
     stored = {"analysis": {"confidence": config.confidence}}
-    artifact = SimpleNamespace(path="runs/report/x")
+    artifact = SimpleNamespace(path="runs/report/x", digest="x")
     return SimpleNamespace(**vars(tables), config=stored, artifact=artifact)
 
 
@@ -50,3 +50,15 @@ def test_a_report_without_copies_is_refused(report):
     empty = SimpleNamespace(**{**vars(report), "results": report.results.iloc[:0]})
     with pytest.raises(DataError, match="no AUROC of members"):
         measure_report(empty)
+
+
+def test_cells_of_one_name_in_two_reports_are_two_cells(report):
+    other = SimpleNamespace(
+        **{**vars(report), "artifact": SimpleNamespace(path="runs/report/y", digest="y")}
+    )
+    alone, both = measure_reports([report]), measure_reports([report, other])
+    assert alone["cell"].nunique() == 1
+    assert both["cell"].nunique() == 2
+    assert not both.duplicated(KEY).any()
+    with pytest.raises(ConfigError, match=r"reports.1 is runs/report/x: it is given twice"):
+        measure_reports([report, report])

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,7 +7,7 @@ import pytest
 from contamination.analysis.law import run as law_run
 from contamination.analysis.law.config import LawStage
 from contamination.analysis.law.report import law_document, save_law_chart
-from contamination.analysis.law.run import fit_and_compare, held_out_rows
+from contamination.analysis.law.run import fit_and_compare, held_out_rows, predict_settings
 from contamination.analysis.law.stored_law import open_law
 from contamination.core.cli import compose_stage
 from contamination.core.errors import ConfigError
@@ -97,3 +99,17 @@ def test_rules_and_settings_are_read_from_the_command_line():
     )
     assert stage.held_out[1] == {"learning_rate": 2e-3, "occurrences": [4, 8]}
     assert stage.predict == [{"occurrences": 3, "method": "new"}]
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"tokens_since": "late"}, r"predict.0 is .*late.*give numbers"),
+        ({"parameters": 1e9}, r"predict.0.parameters is 1e.09: it is not in the law"),
+    ],
+)
+def test_a_setting_that_the_law_does_not_have_is_refused(results, setting, words):
+    law = replace(results.law, constant={**results.law.constant, "parameters": None})
+    known = {"occurrences": 3, "learning_rate": 2e-3}
+    with pytest.raises(ConfigError, match=words):
+        predict_settings(law, LawStage(reports=["x"], predict=[{**known, **setting}]))

@@ -1,9 +1,12 @@
 """What the audit says of planted effects, of nothing, and of cells that can't be compared."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from contamination.audits.decontamination import inputs
 from contamination.audits.decontamination.effects import mean_over_examples, ratio
 from contamination.audits.decontamination.findings import find, find_all, findings_frame
 from contamination.audits.decontamination.inputs import (
@@ -16,6 +19,7 @@ from contamination.audits.decontamination.inputs import (
 )
 from contamination.audits.decontamination.report import report
 from contamination.core.cli import CONF
+from contamination.core.errors import ConfigError
 from contamination.core.report.document import html_document, markdown_document
 from contamination.core.stored_files import read_yaml
 
@@ -140,3 +144,23 @@ def test_rules_and_forms_have_names():
     swap = {"_target_": "contamination.data.perturbation.word_edits.Swap", "share": 0.3}
     assert describe_form({"rewording": swap}) == "reworded (Swap share=0.3)"
     assert describe_form({"rewording": swap, "leak": {"form": "question"}}).startswith("question, ")
+
+
+def test_a_form_in_which_nothing_leaked_is_refused(monkeypatch):
+    """Recall, and the text that is left, are shares of the copies."""
+    member = np.zeros((1, N), bool)
+    clean = {r: rule_cells(r, np.zeros((1, N)), member, np.zeros((1, N), int))
+             for r in (NONE, ORACLE)}  # fmt: skip
+    monkeypatch.setattr(inputs, "_check_one_setting", lambda *args: None)
+    monkeypatch.setattr(inputs, "_check_pools", lambda *args: None)
+    monkeypatch.setattr(inputs, "describe_form", lambda config: "verbatim")
+    monkeypatch.setattr(inputs, "describe_rule", lambda config: config)
+    monkeypatch.setattr(
+        inputs, "_read_rule_cells", lambda field, form, rule, cells, method: clean[rule]
+    )
+    cells = [
+        SimpleNamespace(corpus=SimpleNamespace(config=rule), cell=SimpleNamespace(seed=0))
+        for rule in (NONE, ORACLE)
+    ]
+    with pytest.raises(ConfigError, match=r"verbatim: no member leaked .*Give cells with copies"):
+        inputs.read_study("audit.cells", cells, "loss")

@@ -119,3 +119,10 @@ def test_the_report_says_what_was_found(cells):
     assert "Π(1 − λη) (Bordt et al. 2024)" in page
     assert "nan" not in text.lower().replace("tenant", "")
     assert all(isinstance(table.data, pd.DataFrame) and table.lines for table in content.tables)
+
+
+def test_curves_at_the_limit_are_warned_of(cells):
+    fits = curves.fits_table(curves.points_table(cells, ["loss"]))
+    assert curves.limit_warnings(fits.assign(at_limit=False)) == ()
+    (warning,) = curves.limit_warnings(fits.assign(at_limit=fits.index == 1))
+    assert f"1 of {len(fits)} curves have the largest rate" in warning

@@ -120,3 +120,26 @@ def test_the_report_has_all_tables():
     text = markdown_document(content)
     assert "**contaminated, 4 copies: " in text
     assert "<html" in html_document(content)
+
+
+def test_answers_that_are_all_alike_give_no_bound_and_no_error():
+    """Free answers of a small model: none is right, with copies or without."""
+    groups = simulated_groups(4, detected=False)
+    for group in groups:
+        for results in (group.answers, group.family.results):
+            results[ACCURACY] = np.zeros_like(results[ACCURACY])
+    conclusions = report(InflationFindings(groups, 0.95), {}).conclusions
+    assert any("have no upper end (accuracy, points)" in line for line in conclusions)
+    assert not any("at most" in line and "accuracy, points" in line for line in conclusions)
+
+
+def test_items_that_all_turn_right_are_inflated():
+    groups = simulated_groups(4, detected=False)
+    for group in groups:
+        group.answers[ACCURACY] = np.ones_like(group.answers[ACCURACY])
+        group.family.results[ACCURACY] = np.zeros_like(group.family.results[ACCURACY])
+    table = InflationFindings(groups, 0.95).detectability
+    rows = table[table["measure"] == ACCURACY]
+    assert (rows["value"] == 1).all()
+    assert rows["low"].isna().all()
+    assert rows["inflated"].all()

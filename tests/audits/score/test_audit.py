@@ -150,3 +150,25 @@ def test_too_few_items_of_a_role_are_an_error(tmp_path, frame, role):
     few = np.flatnonzero(frame["spiked"] == role)[:1]
     with pytest.raises(DataError, match=rf"has 1 items.*{role}|1 items of unknown membership"):
         run(stage(tmp_path, frame.iloc[[*keep, *few]]))
+
+
+def test_clusters_without_a_name_or_of_one_name_and_repeated_items_are_refused(tmp_path, frame):
+    def refused(words, **columns):
+        with pytest.raises(DataError, match=words):
+            run(stage(tmp_path, frame.assign(**columns)))
+
+    names = [f"c{i // 2}" for i in range(len(frame))]
+    refused("row 9: cluster is empty. Name a cluster", cluster=[*names[:8], "", *names[9:]])
+    refused("all 20 member items of .* are of one cluster", cluster="c")
+    repeated = frame["id"].where(frame.index != 5, "q2")
+    refused("row 6: id is 'q2', as in .*row 3. Give each item once", id=repeated)
+    huge = frame["score"].where(frame.index != 3, -1e200)
+    refused("row 4: score is '-1e.200'. Give a finite number up to", score=huge)
+    assert run(stage(tmp_path, frame.assign(id=repeated, cluster=repeated))).counts["naive"] > 0
+
+
+@pytest.mark.parametrize("value", [0, 1])
+def test_answers_that_are_all_alike_are_warned_of(tmp_path, frame, value):
+    text = (run(stage(tmp_path, frame.assign(correct=value))).path / MARKDOWN).read_text()
+    assert "All answers are alike." in text
+    assert "All answers are alike." not in (run(stage(tmp_path, frame)).path / MARKDOWN).read_text()
