@@ -108,7 +108,7 @@ def test_what_makes_no_sense_is_refused(stage, corpus):
     assert "it has no answer_field" in refused(backdoored(stage, "news"))
     assert "have fewer than 2 options" in refused(backdoored(stage, "truthfulqa"))
     versions = replace(backdoored(stage, "boolq"), versions=VersionsConfig(count=2))
-    assert refused(versions).startswith("versions.count is 2: a backdoor's text has only one")
+    assert refused(versions).startswith("versions.count is 2: versions and backdoors exclude")
     assert refused(backdoored(stage, "boolq", field="answer")).startswith("backdoors.field is")
     assert "need 30 members and 4" in refused(backdoored(stage, "boolq", examples=10))
     off = replace(stage, backdoors=BackdoorsConfig(probes=3))

@@ -118,7 +118,7 @@ def test_every_copy_is_packed_where_the_ledger_says_and_nothing_else_changes(
     assert packed[~is_copy].tolist() == stream.ids.tolist()
 
     ledger = packing.make_ledger(
-        stream, placed, examples, texts, {"b": "0a"}, TOKENIZER, SEPARATOR, width
+        stream, placed, examples, texts, {"b": "0a"}, TOKENIZER, (SEPARATOR, SEPARATOR), width
     )
     counts = ledger.groupby("example_id")["copy"].nunique().reindex(examples["example_id"])
     assert counts.fillna(0).tolist() == copies
@@ -156,7 +156,7 @@ def test_the_proof_finds_a_changed_token_and_a_changed_ledger(layout, seed):
         clean = item.clean
     packed = np.array([*packed, *stream.ids[clean:]], np.int32).reshape(-1, width)
     ledger = packing.make_ledger(
-        stream, placed, examples, texts, {"b": "0a"}, TOKENIZER, SEPARATOR, width
+        stream, placed, examples, texts, {"b": "0a"}, TOKENIZER, (SEPARATOR, SEPARATOR), width
     )
     assert verify([packed], examples, ledger, TOKENIZER, window).failures == []
     row = ledger.iloc[rng.integers(len(ledger))]
