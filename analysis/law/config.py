@@ -11,7 +11,7 @@ from contamination.core.config import POSITIVE, Range, Ranged, ranged_field, run
 FACTOR_NAMES = ("occurrences", "learning_rate", "parameters", "recency")
 FACTOR_RANGE = Range(
     lambda names: bool(names) and len({*names}) == len(names) and {*names} <= {*FACTOR_NAMES},
-    f"choose from {', '.join(FACTOR_NAMES)}, each once.",
+    f"choose one or more of {', '.join(FACTOR_NAMES)}, each once.",
 )
 
 

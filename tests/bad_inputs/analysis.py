@@ -21,11 +21,6 @@ VALUES = {
     "wandb.mode": "live",
     "seed": "x",
 }
-LAW_VALUES = {
-    "factors": "[] [colour] [recency,recency]",
-    "recency_tokens": "0 nan",
-    "confidence": "1 nan",
-}
 PARTS = ("corpus", "model", "clean", "contaminated")
 
 
@@ -53,7 +48,13 @@ ROWS = [
     analyse("wandb.mode=online", "wandb.mode", "online", "wandb login"),
     analyse("name=" + "n" * 300, "name", "nnn", "too long"),
     # the law
-    *values("analysis law", LAW_VALUES),
+    law("reports=[nowhere] factors=[]", "factors", "one or more"),
+    law("reports=[nowhere] factors=[colour]", "factors", "colour", slow=True),
+    law("reports=[nowhere] factors=[recency,recency]", "factors", "each once", slow=True),
+    law("reports=[nowhere] recency_tokens=0", "recency_tokens", slow=True),
+    law("reports=[nowhere] recency_tokens=nan", "recency_tokens", slow=True),
+    law("reports=[nowhere] confidence=1", "confidence", slow=True),
+    law("reports=[nowhere] confidence=nan", "confidence", slow=True),
     law("reports=[]", "reports", "runs/report"),
     law("reports=[nowhere]", "report", "nowhere", "does not exist"),
     law(f"reports=[{M}/corpus]", "not a report"),

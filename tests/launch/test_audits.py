@@ -25,7 +25,7 @@ def test_audits_that_read_cells_are_accepted():
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("one_run", "Did you mean one_run_bound"), ("books", "Known: inflation, one_run_bound")],
+    [("one_run", "Did you mean one_run_bound"), ("books", "Known: decontamination, forgetting")],
 )
 def test_others_are_refused(name, hint):
     with pytest.raises(ConfigError, match=f"audits: '{name}' is no audit of cells. {hint}"):

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+import contamination.analysis.law.stored_law
 import contamination.analysis.report_folder
 import contamination.audits.run
 import contamination.detection.building.datasheet
@@ -21,6 +22,7 @@ import contamination.injection.decontamination.run
 import contamination.injection.export.run
 import contamination.training.masked_lm
 import contamination.training.trained_model
+import contamination.training.training_prefix
 from contamination.core.artifacts import (
     WrittenFiles,
     build_or_open,
@@ -200,6 +202,7 @@ def test_every_stage_is_looked_at():
         contamination.injection.decontamination.run,
         contamination.injection.export.run,
         contamination.training.trained_model,
+        contamination.training.training_prefix,
         contamination.training.masked_lm,
         contamination.detection.pass_store,
         contamination.detection.views.reworded,
@@ -209,6 +212,7 @@ def test_every_stage_is_looked_at():
         contamination.detection.building.datasheet,
         contamination.audits.run,
         contamination.analysis.report_folder,
+        contamination.analysis.law.stored_law,
     )
     kinds = {owner.KIND for owner in owners} | {contamination.injection.corpus.FINETUNING_KIND}
     assert kinds == {*ARTIFACTS}
