@@ -3,6 +3,8 @@
 import logging
 import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -63,3 +65,11 @@ def driver(tmp_path_factory):
     started = webdriver.Chrome(options=options, service=webdriver.ChromeService(service))
     yield started
     started.quit()
+
+
+@pytest.fixture(scope="session")
+def reader() -> None:
+    """The reader of a record; asked for when it is needed, since it takes seconds."""
+    line = [sys.executable, "-m", "wandb", "leet", "inspect", "--help"]
+    if subprocess.run(line, capture_output=True).returncode:
+        pytest.skip("this wandb has no `leet inspect`")

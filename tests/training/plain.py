@@ -87,6 +87,9 @@ class Loaded:
         groups = [{"weight_decay": 0.5}, {"weight_decay": 0.0}]
         self.optimizer = SimpleNamespace(param_groups=groups, state={})
         self.given: tuple[Any, ...] = ()
+        self.lr_scheduler = SimpleNamespace(
+            base_lrs=[0.5, 0.5], lr_lambdas=[lambda step: 1 / step] * 2, last_epoch=4
+        )
 
     def load_checkpoint(self, folder: str, tag: str) -> None:
         self.given, counter = (folder, tag), torch.tensor(7.0)

@@ -75,7 +75,7 @@ def test_a_marker_holds_what_was_saved_once_all_is_on_the_disk(place, monkeypatc
     assert (saved.path, saved.step, saved.world) == (path, 4, 1)
     assert saved.identity == MADE_WITH
     assert (
-        checkpoints._write_marker(saved) is None
+        checkpoints.mark_complete(saved) is None
     )  # what is there already is not among its own files
     assert checkpoints.find_newest_checkpoint(place, MADE_WITH, WORLD) == saved
 
@@ -107,7 +107,7 @@ def test_a_kill_leaves_what_is_whole(place, monkeypatch):
 
     save(place, 3, 2)
     save(place, 6, 2)
-    assert counted_after_a_kill_in(checkpoints, "_write_marker") == [
+    assert counted_after_a_kill_in(checkpoints, "mark_complete") == [
         "step-00000003",
         "step-00000006",
     ]
@@ -228,6 +228,7 @@ def test_loaded_groups_keep_their_decay_and_their_own_counters(place, caplog):
     assert checkpoints.resume_from(engine, saved) == 4
     assert engine.given == (str(place), saved.path.name)
     assert [group["weight_decay"] for group in engine.optimizer.param_groups] == [0.5, 0.0]
+    assert [group["lr"] for group in engine.optimizer.param_groups] == [0.125, 0.125]
     counters = [state["step"] for state in engine.optimizer.state.values()]
     assert [float(counter) for counter in counters] == [7.0, 7.0]
     assert counters[0] is not counters[1]

@@ -33,14 +33,6 @@ ROOT = Path(__file__).resolve().parents[3]
 KEY = [name for name in COLUMNS if name not in ("value", "ci_low", "ci_high")]
 
 
-@pytest.fixture(scope="module")
-def reader() -> None:
-    """The reader of a record; asked for when it is needed, since it takes seconds."""
-    line = [sys.executable, "-m", "wandb", "leet", "inspect", "--help"]
-    if subprocess.run(line, capture_output=True).returncode:
-        pytest.skip("this wandb has no `leet inspect`")
-
-
 needs_reader = pytest.mark.usefixtures("reader")
 
 

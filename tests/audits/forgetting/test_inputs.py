@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from contamination.audits import cells as audited
+from contamination.analysis import report_folder
 from contamination.audits.forgetting import inputs
 from contamination.core.artifacts import Artifact
 from contamination.core.errors import ArtifactError, ConfigError
@@ -81,8 +81,11 @@ def test_the_cells_of_several_reports_are_read(monkeypatch):
         name: [{"corpus": name, "model": "m", "clean": "c", "contaminated": "d"}] for name in "ab"
     }
     monkeypatch.setattr(
-        audited, "open_report", lambda path: SimpleNamespace(config={"cells": cells[path]})
+        report_folder, "open_report", lambda path: SimpleNamespace(config={"cells": cells[path]})
     )
-    assert [paths.corpus for paths in audited._paths("audit.cells", ["a", "b"])] == ["a", "b"]
+    assert [paths.corpus for paths in report_folder.cell_paths("audit.cells", ["a", "b"])] == [
+        "a",
+        "b",
+    ]
     with pytest.raises(ConfigError, match="a list of such folders"):
-        audited._paths("audit.cells", ["a", 3])
+        report_folder.cell_paths("audit.cells", ["a", 3])

@@ -253,7 +253,7 @@ def test_cells_with_the_same_members_are_refused():
         read_conditions("audit.cells", cells)
 
 
-@pytest.mark.parametrize("given", [5, [], ["runs"], {"corpus": "x"}])
+@pytest.mark.parametrize("given", [5, [], [5], {"corpus": "x"}])
 def test_what_is_no_list_of_cells_is_named(given):
     with pytest.raises(ConfigError, match=r"audit.cells is .*: give the folder of a report"):
         open_cells("audit.cells", given)
