@@ -32,13 +32,13 @@ def scores(tmp_path):
 
 
 def test_only_the_projects_own_methods_are_taken(scores, tmp_path, monkeypatch):
-    (tmp_path / "payload.py").write_text("raise SystemExit('it ran')")
+    (tmp_path / "page_payload.py").write_text("raise SystemExit('it ran')")
     monkeypatch.syspath_prepend(tmp_path)
-    method = {"loss": LOSS, "mine": {"_target_": "payload.Mine"}}
+    method = {"loss": LOSS, "mine": {"_target_": "page_payload.Mine"}}
     made = scores(method=method)
     assert [*_page_config(made, made, OWN).method] == ["loss"]
-    assert "payload" not in sys.modules
-    made = scores(method={"mine": {"_target_": "payload.Mine"}})
+    assert "page_payload" not in sys.modules
+    made = scores(method={"mine": {"_target_": "page_payload.Mine"}})
     with pytest.raises(ConfigError, match="choose methods"):
         _page_config(made, made, OWN)
 
