@@ -18,7 +18,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from contamination.audits.decontamination.effects import mean_over_examples, ratio
 from contamination.audits.decontamination.inputs import (
     NONE,
     ORACLE,
@@ -26,7 +25,13 @@ from contamination.audits.decontamination.inputs import (
     RuleCells,
     Study,
 )
-from contamination.audits.reference_attack.strength import MeanOverCells, d_prime, mean_auroc
+from contamination.audits.reference_attack.strength import (
+    MeanOverCells,
+    d_prime,
+    mean_auroc,
+    mean_over_examples,
+    ratio,
+)
 from contamination.core.statistics.clopper_pearson import clopper_pearson
 
 SHORT_WORDS = 13

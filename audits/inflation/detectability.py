@@ -22,7 +22,6 @@ from contamination.audits.inflation.effects import (
     Flags,
     Results,
     mean_effect,
-    student_interval,
 )
 from contamination.audits.inflation.inputs import MEASURES, Group
 from contamination.audits.reference_attack.strength import d_prime, mean_auroc
@@ -145,6 +144,6 @@ def _d_primes(
         except ValueError:  # no cell has members and non-members of a benchmark
             continue
         strength = d_prime(auroc)
-        low, high = student_interval(strength, confidence)
+        low, high = strength.student_interval(confidence)
         found[name] = {"d_prime": strength.value, "d_prime_low": low, "d_prime_high": high}
     return found

@@ -19,13 +19,12 @@ Shapes: S seeds, N items.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from contamination.audits.reference_attack.strength import MeanOverCells
+from contamination.audits.reference_attack.strength import mean_over_examples
 
 Results = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -99,44 +98,13 @@ def mean_effect(values: Results, benchmarks: NDArray[np.str_], confidence: float
     complete = [s for s, row in enumerate(known) if all(row[mask].any() for mask in of_names)]
     if not names or not complete:
         return Effect(np.nan, np.nan, np.nan, 0, 0)
-    mean = _clustered_mean(values[complete], benchmarks, names)
-    low, high = student_interval(mean, confidence)
+    mean = mean_over_examples(values[complete], known[complete], benchmarks)
+    assert mean is not None  # each of these rows has answers
+    low, high = mean.student_interval(confidence)
     if mean.error == 0:  # no answer differs, which says nothing of how they vary
         low = high = np.nan
     items = int(known[complete].any(axis=0).sum())
     return Effect(mean.value, low, high, len(complete), items)
-
-
-def _clustered_mean(
-    values: Results, benchmarks: NDArray[np.str_], names: Sequence[str]
-) -> MeanOverCells:
-    by_seed, influence = np.zeros(len(values)), np.zeros_like(values)
-    for seed, row in enumerate(values):
-        for name in names:
-            items = np.flatnonzero((benchmarks == name) & np.isfinite(row))
-            mean = float(row[items].mean())
-            by_seed[seed] += mean / len(names)
-            influence[seed, items] = (row[items] - mean) / len(items) / len(names)
-    value, seeds = float(by_seed.mean()), len(by_seed)
-    return MeanOverCells(value, (by_seed - value) / seeds, influence / seeds)
-
-
-def student_interval(mean: MeanOverCells, confidence: float) -> tuple[float, float]:
-    """Returns the ends of the interval; with one seed its width is that of the items alone.
-
-    The degrees of freedom are V² / (V_seeds² / (S − 1) + V_items² / (N − 1)), with the variance V
-    and its parts by seeds and by items.
-    """
-    from scipy.stats import t
-
-    seeds = len(mean.cells)
-    by_items = float((mean.influence.sum(axis=0) ** 2).sum())
-    by_seeds = float((mean.cells**2).sum()) * seeds / max(1, seeds - 1)
-    items = int((mean.influence != 0).any(axis=0).sum())
-    parts = by_seeds**2 / max(1, seeds - 1) + by_items**2 / max(1, items - 1)
-    freedom = mean.error**4 / parts if parts > 0 else 1.0
-    margin = float(t.ppf((1 + confidence) / 2, max(1.0, freedom))) * mean.error
-    return mean.value - margin, mean.value + margin
 
 
 def null_effects(twins: Results, member: Flags) -> dict[str, Results]:

@@ -1,4 +1,4 @@
-"""How strong an attack is: AUROC and d′ as means over cells, with errors from examples and cells.
+"""AUROC, d′ and other means over cells, with errors from examples and cells.
 
 An AUROC is a U-statistic, whose influence values are those of DeLong et al. (1988). Every example
 is scored under every cell, so values that share an example, or a cell, are correlated. The
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
+from scipy.stats import t as student
 
 from contamination.audits.reference_attack.moments import Flags, Floats
 from contamination.core.statistics.placements import placements
@@ -45,6 +46,22 @@ class MeanOverCells:
     def interval(self, confidence: float) -> tuple[float, float]:
         """Returns the ends of the normal confidence interval."""
         margin = float(norm.ppf((1 + confidence) / 2)) * self.error
+        return self.value - margin, self.value + margin
+
+    def student_interval(self, confidence: float) -> tuple[float, float]:
+        """Returns the ends of the interval with Student's quantile, for few cells.
+
+        The degrees of freedom are V² / (V_cells² / (K − 1) + V_examples² / (N − 1)), with the
+        variance V and its parts by cells and by examples. With one cell the width is that of the
+        examples alone.
+        """
+        cells = len(self.cells)
+        by_examples = float((self.influence.sum(axis=0) ** 2).sum())
+        by_cells = float((self.cells**2).sum()) * cells / max(1, cells - 1)
+        examples = int((self.influence != 0).any(axis=0).sum())
+        parts = by_cells**2 / max(1, cells - 1) + by_examples**2 / max(1, examples - 1)
+        freedom = self.error**4 / parts if parts > 0 else 1.0
+        margin = float(student.ppf((1 + confidence) / 2, max(1.0, freedom))) * self.error
         return self.value - margin, self.value + margin
 
     def __mul__(self, factor: float) -> MeanOverCells:
@@ -132,3 +149,41 @@ def limit_of_models(numbers: Sequence[int], aurocs: Sequence[MeanOverCells]) -> 
         for auroc, weight in zip(aurocs[-EXTRAPOLATED:], weights, strict=True)
     ]
     return sum(terms[1:], start=terms[0])
+
+
+def mean_over_examples(
+    values: Floats, chosen: Flags, benchmarks: NDArray[np.str_]
+) -> MeanOverCells | None:
+    """Returns the mean over examples of a benchmark, then over benchmarks, then over cells.
+
+    A benchmark without a chosen example in a cell is left out there, and so is a cell without any.
+    None: no example is chosen.
+
+    Args:
+        values: shape (K, N).
+        chosen: the examples that count, shape (K, N).
+        benchmarks: the benchmark of each example, shape (N,).
+    """
+    influence, by_cell = np.zeros_like(values), np.full(len(values), np.nan)
+    for cell, row in enumerate(values):
+        groups = [
+            np.flatnonzero(chosen[cell] & (benchmarks == name)) for name in np.unique(benchmarks)
+        ]
+        groups = [group for group in groups if len(group)]
+        means = [float(row[group].mean()) for group in groups]
+        for group, mean in zip(groups, means, strict=True):
+            influence[cell, group] = (row[group] - mean) / len(group) / len(groups)
+        by_cell[cell] = np.mean(means) if means else np.nan
+    usable = np.isfinite(by_cell)
+    if not usable.any():
+        return None
+    value, cells = float(by_cell[usable].mean()), int(usable.sum())
+    deviations = np.where(usable, by_cell - value, 0.0) / cells
+    return MeanOverCells(value, deviations, influence / cells)
+
+
+def ratio(numerator: MeanOverCells, denominator: MeanOverCells) -> MeanOverCells:
+    """Returns a ratio of two means of the same cells, with its error by the delta method."""
+    value = numerator.value / denominator.value
+    deviation = (numerator - denominator * value) * (1 / denominator.value)
+    return MeanOverCells(value, deviation.cells, deviation.influence)

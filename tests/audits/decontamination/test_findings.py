@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from contamination.audits.decontamination import inputs
-from contamination.audits.decontamination.effects import mean_over_examples, ratio
 from contamination.audits.decontamination.findings import find, find_all, findings_frame
 from contamination.audits.decontamination.inputs import (
     NONE,
@@ -18,6 +17,7 @@ from contamination.audits.decontamination.inputs import (
     describe_rule,
 )
 from contamination.audits.decontamination.report import report
+from contamination.audits.reference_attack.strength import mean_over_examples, ratio
 from contamination.core.cli import CONF
 from contamination.core.errors import ConfigError
 from contamination.core.report.document import html_document, markdown_document
