@@ -70,7 +70,8 @@ class RuleFindings:
         leaked_tokens_left: the share of the leaked copies' tokens that remains in the corpus.
         unseen: the share of the members' copies that the rule can't see by construction.
         effect: the remaining effect on members, in nats per token.
-        spillover: the mean difference of non-members from the twin, in nats per token.
+        spillover: the mean difference of non-members from the twin, in nats per token. It shares
+            all that differs between two trainings, so its interval is Student's over cells.
         share_left: the effect as a share of that without decontamination; NaN if that is not
             clearly above 0.
         auroc: the AUROC of all members, and its d′.
@@ -154,7 +155,7 @@ def find(
         leaked_tokens_left=1 - float(lost["copy_tokens_lost"]) / all_copy_tokens,
         unseen=float((cells.leaked * (cells.unseen & leaked)).sum() / cells.leaked.sum()),
         effect=interval(effect),
-        spillover=interval(spillover),
+        spillover=Interval(spillover.value, *spillover.student_interval(confidence)),
         share_left=interval(ratio(effect, full_effect)) if is_clear else NO_INTERVAL,
         auroc=interval(auroc),
         d_prime=interval(d_prime(auroc)),

@@ -82,6 +82,18 @@ def test_a_mean_is_that_of_benchmarks_then_of_cells():
     assert ratio(found, found).error == pytest.approx(0, abs=1e-12)
 
 
+def test_the_interval_of_a_mean_that_cells_shift_covers_it_with_two_cells():
+    rng, covered = np.random.default_rng(5), {"normal": 0, "Student's": 0}
+    for _ in range(400):
+        values = rng.normal(size=(2, 1)) * 0.2 + rng.normal(size=(2, N)) * 0.5
+        mean = mean_over_examples(values, np.ones((2, N), bool), BENCHMARKS)
+        ends = {"normal": mean.interval(0.95), "Student's": mean.student_interval(0.95)}
+        for name, (low, high) in ends.items():
+            covered[name] += low <= 0 <= high
+    assert covered["normal"] < 320  # 80%
+    assert covered["Student's"] > 348  # 87%
+
+
 def test_a_planted_effect_is_found_apart_from_the_spillover():
     planted = study(effect=1.0, spillover=0.5, caught=0.5)
     full, twin, half = find_all(planted, 0.95)
