@@ -176,8 +176,10 @@ def input_digests(
         digests["rewording"] = model_digest("rewording.path", path)
     if stage.benchmark and stage.matcher:
         rule = instantiate_node("matcher", stage.matcher)
-        given = rule.inputs() if isinstance(rule, Rule) else {}  # `check_matcher` refuses others
-        digests |= {f"matcher.{name}": digest for name, digest in given.items()}
+        rule_inputs = (
+            rule.inputs() if isinstance(rule, Rule) else {}
+        )  # `check_matcher` refuses others
+        digests |= {f"matcher.{name}": digest for name, digest in rule_inputs.items()}
     if stage.leak.form in LINE_FORMS:  # these fields say which lines are a form's
         fields = {c.name: f"{c.config.answer_field}, {c.config.options_field}" for c in candidates}
         digests["form"] = combined_digest(fields)

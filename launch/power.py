@@ -88,9 +88,9 @@ class PowerStage(TrainingNodes):
     plan: PowerConfig = field(default_factory=PowerConfig)
 
     def __post_init__(self) -> None:
-        given = [name for name in ("fit", "report") if getattr(self, name) is not None]
-        given += ["plan.shift"] if self.plan.shift is not None else []
-        if len(given) != 1 and not (not given and self.plan.find == EFFECT):
+        sources = [name for name in ("fit", "report") if getattr(self, name) is not None]
+        sources += ["plan.shift"] if self.plan.shift is not None else []
+        if len(sources) != 1 and not (not sources and self.plan.find == EFFECT):
             raise ConfigError(
                 f"fit is {self.fit!r}, report {self.report!r} and plan.shift {self.plan.shift!r}: "
                 "give one of them, such as fit=runs/law/DIR, or none with plan.find=effect."
@@ -196,13 +196,13 @@ def _unvaried_settings(law: Law, stage: PowerStage, copies: int) -> Mapping[str,
             "vary it."
         )
     since = plan.tokens_since
-    given = {
+    settings = {
         "occurrences": None if law.constant.get("occurrences") is None else float(copies),
         "learning_rate": plan.learning_rate,
         "parameters": plan.parameters,
         "recency": None if since is None else 1 + since / law.recency_tokens,
     }
-    return {name: v for name, v in given.items() if name not in law.factors and v is not None}
+    return {name: v for name, v in settings.items() if name not in law.factors and v is not None}
 
 
 def _model_parameters(stage: PowerStage) -> float | None:
@@ -260,12 +260,12 @@ def _plan_row(stage: PowerStage, effect: _Effect) -> PlannedRow:
     draws, shift, outside = effect.shifts(plan.copies)
     if plan.find == MEMBERS:
         ratio = (plan.nonmembers or plan.members) / plan.members
-        found = fewest_members(draws, effect.growth, design, plan.level, plan.power, ratio)
-        sized = max(2, round(ratio * found)) if found else design.nonmembers
-        design = replace(design, members=found or design.members, nonmembers=sized)
+        fewest_number = fewest_members(draws, effect.growth, design, plan.level, plan.power, ratio)
+        sized = max(2, round(ratio * fewest_number)) if fewest_number else design.nonmembers
+        design = replace(design, members=fewest_number or design.members, nonmembers=sized)
     elif plan.find == SEEDS:
-        found = fewest_seeds(draws, effect.growth, design, plan.level, plan.power)
-        design = replace(design, seeds=found or design.seeds)
+        fewest_number = fewest_seeds(draws, effect.growth, design, plan.level, plan.power)
+        design = replace(design, seeds=fewest_number or design.seeds)
     elif plan.find == COPIES:
 
         def power_of(n: int) -> float:
@@ -275,13 +275,15 @@ def _plan_row(stage: PowerStage, effect: _Effect) -> PlannedRow:
                 np.mean(power_of_design(effect.shifts(n)[0], effect.growth, design, plan.level))
             )
 
-        found = fewest(power_of, plan.power)
-        found = None if found is None or found > MOST_COPIES else found
-        copies = found
-        draws, shift, outside = effect.shifts(found or plan.copies)
+        fewest_number = fewest(power_of, plan.power)
+        fewest_number = (
+            None if fewest_number is None or fewest_number > MOST_COPIES else fewest_number
+        )
+        copies = fewest_number
+        draws, shift, outside = effect.shifts(fewest_number or plan.copies)
     else:
-        found = 0
-    reached = found is not None
+        fewest_number = 0
+    reached = fewest_number is not None
     return PlannedRow(
         effect.method,
         copies if reached or plan.find != COPIES else None,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from contamination.core import models
@@ -39,23 +42,31 @@ def make_hf_config(config: ModelConfig, vocabulary: int) -> Any:
     Raises:
         ConfigError: transformers rejects it.
     """
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
     fields = {k: v for k, v in (config.architecture or {}).items() if v is not None}
-    fields = {"vocab_size": vocabulary, **fields}
-    model_type = fields.pop("model_type", "llama")
     try:
-        hf_config = AutoConfig.for_model(model_type, **fields)
-        with torch.device("meta"):  # runs the model's own checks without allocating weights
-            AutoModelForCausalLM.from_config(hf_config)
-        _check_head_counts(hf_config)
+        return copy.deepcopy(_checked_hf_config(json.dumps({"vocab_size": vocabulary, **fields})))
     except Exception as error:  # model code may raise any error for invalid values
         raise ConfigError(
             f"model.architecture is {config.architecture!r}: transformers rejects it "
             f"({describe_error(error)}). Give a model_type that it supports, and fields of that "
             "model's config.json."
         ) from error
+
+
+@lru_cache
+def _checked_hf_config(fields: str) -> Any:
+    """Returns the Hugging Face config with these fields (JSON), checked by the model's own code.
+
+    The cells of a sweep mostly have one architecture, and each check takes some 50 ms.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    values = json.loads(fields)
+    hf_config = AutoConfig.for_model(values.pop("model_type", "llama"), **values)
+    with torch.device("meta"):  # runs the model's own checks without allocating weights
+        AutoModelForCausalLM.from_config(hf_config)
+    _check_head_counts(hf_config)
     return hf_config
 
 

@@ -49,7 +49,7 @@ def predict_held_out(
         confidence: of the interval of a measured AUROC.
         seed: of the draws.
     """
-    known, table = average_benchmarks(fitted), average_benchmarks(held)
+    fitted_cells, table = average_benchmarks(fitted), average_benchmarks(held)
     columns: dict[str, list[float | str | bool]] = {
         name: [] for name in (LAW, "low", "high", "outside")
     }
@@ -66,7 +66,7 @@ def predict_held_out(
         columns["outside"].append(", ".join(outside))
     table = table.assign(**columns)
     for name, predictor in COMPARED.items():
-        table[name] = predictor(known, table, [*law.factors])
+        table[name] = predictor(fitted_cells, table, [*law.factors])
     return table
 
 
@@ -121,15 +121,15 @@ def decisions(
     return (right / pairs if pairs else np.nan), pairs
 
 
-def nearest_cell(known: pd.DataFrame, held: pd.DataFrame, factors: list[str]) -> Floats:
+def nearest_cell(fitted_cells: pd.DataFrame, held: pd.DataFrame, factors: list[str]) -> Floats:
     """Returns the AUROC of the nearest cell of the fit, in logs of the factors; ties are averaged.
 
     Of the same method; of a method that the fit has not seen, the mean over methods.
     """
     predictions = []
     for row in held.to_dict("records"):
-        same = known[known["method"] == row["method"]]
-        same = same if len(same) else known
+        same = fitted_cells[fitted_cells["method"] == row["method"]]
+        same = same if len(same) else fitted_cells
         distance = sum(
             (np.log(same[name].astype(float)) - np.log(float(row[name]))) ** 2 for name in factors
         )
@@ -138,20 +138,25 @@ def nearest_cell(known: pd.DataFrame, held: pd.DataFrame, factors: list[str]) ->
     return np.array(predictions)
 
 
-def logit_in_log_copies(known: pd.DataFrame, held: pd.DataFrame, factors: list[str]) -> Floats:
+def logit_in_log_copies(
+    fitted_cells: pd.DataFrame, held: pd.DataFrame, factors: list[str]
+) -> Floats:
     """Returns AUROCs whose log-odds are linear in the logs of all factors, for each method."""
-    logit = np.log(known["auroc"].clip(0.005, 0.995) / (1 - known["auroc"].clip(0.005, 0.995)))
+    auroc = fitted_cells["auroc"].clip(0.005, 0.995)
+    logit = np.log(auroc / (1 - auroc))
     predictions = pd.Series(np.nan, held.index)
     for method, rows in held.groupby("method"):
-        same = known["method"] == method
-        same = same if same.any() else pd.Series(True, known.index)
-        beta = np.linalg.lstsq(_logs(known[same], factors), logit[same], rcond=None)[0]
+        same = fitted_cells["method"] == method
+        same = same if same.any() else pd.Series(True, fitted_cells.index)
+        beta = np.linalg.lstsq(_logs(fitted_cells[same], factors), logit[same], rcond=None)[0]
         predictions[rows.index] = 1 / (1 + np.exp(-_logs(rows, factors) @ beta))
     values: Floats = predictions.to_numpy(np.float64)
     return values
 
 
-def sigmoid_in_capacity(known: pd.DataFrame, held: pd.DataFrame, factors: list[str]) -> Floats:
+def sigmoid_in_capacity(
+    fitted_cells: pd.DataFrame, held: pd.DataFrame, factors: list[str]
+) -> Floats:
     """Returns AUROCs by a sigmoid in capacity / data, for each method.
 
     The form is that of Morris et al. (2025, section 5): ½ (1 + c₁ σ(c₂ (capacity / data + c₃))),
@@ -172,11 +177,11 @@ def sigmoid_in_capacity(known: pd.DataFrame, held: pd.DataFrame, factors: list[s
         return values
 
     predictions = pd.Series(np.nan, held.index)
-    if known["parameters"].isna().any() or held["parameters"].isna().any():
+    if fitted_cells["parameters"].isna().any() or held["parameters"].isna().any():
         return np.full(len(held), np.nan)  # there is no capacity without a number of weights
     for method, rows in held.groupby("method"):
-        same = known[known["method"] == method]
-        same = same if len(same) else known
+        same = fitted_cells[fitted_cells["method"] == method]
+        same = same if len(same) else fitted_cells
         fit = least_squares(
             lambda p, s=same: curve(p, s) - s["auroc"].to_numpy(float), [1.5, 1.0, -2.0, 1.0],
             bounds=([-3, -20, -60, -5], [3, 20, 60, 5]),

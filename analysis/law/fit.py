@@ -147,16 +147,16 @@ def fit_law(
             "factors=[…]."
         )
     fit, groups = _fit_shifts(rows, x, centres)
-    kept = [name for name in KEPT if name in groups]
+    stored_groups = [name for name in KEPT if name in groups]
     p = x.shape[1]
     names = [INTERCEPT, *varied]
-    names += [f"{group}|{'|'.join(level)}" for group in kept for level in groups[group][1]]
+    names += [f"{group}|{'|'.join(level)}" for group in stored_groups for level in groups[group][1]]
     starts = p + np.cumsum([0, *(group.number for group, _ in groups.values())])
     start_of = dict(zip(groups, starts.tolist(), strict=False))
     positions = [*range(p)]
-    for name in kept:
+    for name in stored_groups:
         positions += range(start_of[name], start_of[name] + groups[name][0].number)
-    values = np.concatenate([fit.coefficients, *(fit.effects[name] for name in kept)])
+    values = np.concatenate([fit.coefficients, *(fit.effects[name] for name in stored_groups)])
     shifts = np.exp(_linear_predictor(fit, x, {n: g for n, (g, _) in groups.items()}))
     constant = {n: _constant_value(rows, n) for n in FACTORS if n not in varied}
     return Law(

@@ -220,7 +220,7 @@ def _out_differences(cells: Sequence[Cell]) -> dict[tuple[str, str], list[Floats
     Of examples that neither cell contained, for each two cells with at least `FEWEST` of them.
     """
     wide = [wide_scores(cell) for cell in cells]
-    found: dict[tuple[str, str], list[Floats]] = {}
+    differences: dict[tuple[str, str], list[Floats]] = {}
     for k in range(len(cells)):
         for other in range(k):
             for key in wide[k].keys() & wide[other].keys():
@@ -228,8 +228,8 @@ def _out_differences(cells: Sequence[Cell]) -> dict[tuple[str, str], list[Floats
                 both = a[~a["member"]].join(b[~b["member"]], how="inner", rsuffix="_other")
                 if len(both) >= FEWEST:
                     difference = (both["standard"] - both["standard_other"]).to_numpy(float)
-                    found.setdefault(key, []).append(difference)
-    return dict(sorted(found.items()))
+                    differences.setdefault(key, []).append(difference)
+    return dict(sorted(differences.items()))
 
 
 def wide_scores(cell: Cell) -> dict[tuple[str, str], pd.DataFrame]:

@@ -114,7 +114,7 @@ def predict(
     eta = eta + scale * rng.normal(0, deviations.get(CELL, 0.0), (draws, 1))
     eta = eta + scale * rng.normal(0, deviations.get(CELL_BENCHMARK, 0.0), eta.shape)
     eta = eta + rng.normal(size=(draws, 1)) * np.sqrt(new_variance[0][0])
-    eta = eta + rng.normal(size=eta.shape) * np.sqrt([own for _, own in new_variance])
+    eta = eta + rng.normal(size=eta.shape) * np.sqrt([v for _, v in new_variance])
     shifts = np.exp(np.clip(eta, -20, 3))
     growth = law.growth.get(method, float(np.mean([*law.growth.values()])))
     point = np.exp(np.clip(mean, -20, 3))
@@ -185,7 +185,7 @@ def _new_variance(
     law: Law, settings: Mapping[str, float], method: str, benchmark: str
 ) -> tuple[float, float]:
     """Returns the variance of the effects that the fit has not seen: of all benchmarks, of one."""
-    shared = own = 0.0
+    shared = method_variance = 0.0
     if method == NEW:
         logs = (
             np.log(settings["occurrences"] / law.factors["occurrences"][2])
@@ -194,10 +194,10 @@ def _new_variance(
         )
         shared += law.variances.get(METHOD, 0.0) + law.variances.get(SLOPE, 0.0) * logs**2
     if benchmark == NEW:
-        own += law.variances.get(BENCHMARK, 0.0)
+        method_variance += law.variances.get(BENCHMARK, 0.0)
     if NEW in (method, benchmark):
-        own += law.variances.get(BOTH, 0.0)
-    return float(shared), float(own)
+        method_variance += law.variances.get(BOTH, 0.0)
+    return float(shared), float(method_variance)
 
 
 def _root(covariance: Floats) -> Floats:

@@ -152,13 +152,13 @@ def held_out_rows(rows: pd.DataFrame, rules: Sequence[Mapping[str, Any]]) -> pd.
     Raises:
         ConfigError: a rule names an unknown column, or selects nothing, or everything is selected.
     """
-    known = [c for c in rows.columns if c not in ("shift", "shift_error", "auroc", "auroc_error")]
+    columns = [c for c in rows.columns if c not in ("shift", "shift_error", "auroc", "auroc_error")]
     held = pd.Series(False, rows.index)
     for number, rule in enumerate(rules):
         selected = pd.Series(bool(rule), rows.index)
         for column, value in rule.items():
-            if column not in known:
-                hint = near_names(str(column), known)
+            if column not in columns:
+                hint = near_names(str(column), columns)
                 raise ConfigError(f"held_out.{number}.{column}: unknown column. {hint}")
             values = value if isinstance(value, list | tuple) else [value]
             selected &= rows[column].isin(values)
@@ -180,34 +180,35 @@ def predict_settings(law: Law, stage: LawStage) -> pd.DataFrame:
         ConfigError: a setting is incomplete, or the fit says nothing about it.
     """
     rows = []
-    for number, given in enumerate(stage.predict):
-        values = {str(k): v for k, v in given.items() if k not in ("method", "benchmark")}
+    for number, query in enumerate(stage.predict):
+        values = {str(k): v for k, v in query.items() if k not in ("method", "benchmark")}
         try:
             settings = {name: float(value) for name, value in values.items()}
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"predict.{number} is {dict(given)}: give numbers for factors."
+                f"predict.{number} is {dict(query)}: give numbers for factors."
             ) from error
         if "tokens_since" in settings:
             settings["recency"] = 1 + settings.pop("tokens_since") / law.recency_tokens
-        methods = [str(given["method"])] if "method" in given else law.methods
-        benchmarks = [str(given["benchmark"])] if "benchmark" in given else None
+        methods = [str(query["method"])] if "method" in query else law.methods
+        benchmarks = [str(query["benchmark"])] if "benchmark" in query else None
         for method in methods:
             try:
-                found = predict(law, settings, method, benchmarks, seed=stage.seed)
+                prediction = predict(law, settings, method, benchmarks, seed=stage.seed)
             except ConfigError as error:
                 raise ConfigError(f"predict.{number}.{error}") from error
-            low, high = found.interval(stage.confidence)
+            low, high = prediction.interval(stage.confidence)
             shift_low, shift_high = np.quantile(
-                found.shifts.mean(axis=1), [(1 - stage.confidence) / 2, (1 + stage.confidence) / 2]
+                prediction.shifts.mean(axis=1),
+                [(1 - stage.confidence) / 2, (1 + stage.confidence) / 2],
             )
             rows.append({
                 "setting": number, **settings, "method": method,
-                "benchmark": given.get("benchmark", "all"), "shift": found.shift,
+                "benchmark": query.get("benchmark", "all"), "shift": prediction.shift,
                 "shift_low": float(shift_low), "shift_high": float(shift_high),
-                "auroc": found.auroc, "low": low, "high": high,
-                f"tpr_at_fpr_{LOW_FPR:g}": found.tpr,
-                "strong_auroc": float(np.median(found.strong)),
-                "outside": ", ".join((*found.outside, *(["method"] if method == NEW else []))),
+                "auroc": prediction.auroc, "low": low, "high": high,
+                f"tpr_at_fpr_{LOW_FPR:g}": prediction.tpr,
+                "strong_auroc": float(np.median(prediction.strong)),
+                "outside": ", ".join((*prediction.outside, *(["method"] if method == NEW else []))),
             })  # fmt: skip
     return pd.DataFrame(rows)

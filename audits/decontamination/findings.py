@@ -220,13 +220,13 @@ def _escaped_auroc(study: Study, cells: RuleCells, escaped: Flags) -> MeanOverCe
 def _by_seed(study: Study, untreated: RuleCells, twin: RuleCells, cells: RuleCells) -> pd.DataFrame:
     rows = []
     for number, seed in enumerate(study.seeds):
-        one = slice(number, number + 1)
-        member = study.member[one]
-        auroc = mean_auroc(cells.scores[one], member, ~member, study.benchmarks)
+        row_of_cell = slice(number, number + 1)
+        member = study.member[row_of_cell]
+        auroc = mean_auroc(cells.scores[row_of_cell], member, ~member, study.benchmarks)
         leaked, kept = cells.leaked[number], cells.kept[number]
         effects = []
         for compared in (cells, untreated):
-            difference = (compared.log_probability - twin.log_probability)[one]
+            difference = (compared.log_probability - twin.log_probability)[row_of_cell]
             means = [
                 mean_over_examples(difference, side, study.benchmarks) for side in (member, ~member)
             ]
@@ -250,10 +250,14 @@ def findings_frame(findings: Sequence[RuleFindings], study: Study) -> pd.DataFra
     for f in findings:
         row: dict[str, object] = {"form": f.form, "rule": f.rule}
         for name in names:
-            found = getattr(f, name)
-            row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+            estimate = getattr(f, name)
+            row |= {
+                name: estimate.value,
+                f"{name}_low": estimate.low,
+                f"{name}_high": estimate.high,
+            }
         row |= {name: getattr(f, name) for name in plain}
-        row |= {f"recall, {kind}": found.value for kind, found in f.recall_by_kind.items()}
+        row |= {f"recall, {kind}": estimate.value for kind, estimate in f.recall_by_kind.items()}
         same = study.index[(study.index["form"] == f.form) & (study.index["rule"] == f.rule)]
         row["models"] = " ".join(same["model"])
         rows.append(row)

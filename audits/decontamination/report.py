@@ -98,10 +98,10 @@ def report(
     )
 
 
-def _text(found: Interval) -> str:
-    if not np.isfinite(found.value):
+def _text(estimate: Interval) -> str:
+    if not np.isfinite(estimate.value):
         return NO_VALUE
-    return format_interval(found.value, found.low, found.high)
+    return format_interval(estimate.value, estimate.low, estimate.high)
 
 
 def _escaped_text(f: RuleFindings) -> str:

@@ -48,10 +48,10 @@ class Inflation(Audit):
         inputs.split_into_families("audit.cells", cells)
         seeds = sorted({cell.cell.seed for cell in cells})
         if self.choose_seed is not None and self.choose_seed not in seeds:
-            known = ", ".join(map(str, seeds))
+            seed_names = ", ".join(map(str, seeds))
             raise ConfigError(
                 f"audit.choose_seed is {self.choose_seed}: no cell has this seed. Choose from "
-                f"{known}."
+                f"{seed_names}."
             )
 
         def conduct(folder: Path) -> AuditResult:

@@ -57,12 +57,12 @@ def detectability_rows(
         for dose in group.dose_levels:
             for benchmark in [*names, *[ALL_BENCHMARKS] * (len(names) > 1)]:
                 mask = np.isin(benchmarks, names if benchmark == ALL_BENCHMARKS else [benchmark])
-                found = _d_primes(group, scores, seeds, dose, mask, confidence)
-                plain = {name: row for name, row in found.items() if name != AGAINST_TWINS}
+                d_primes = _d_primes(group, scores, seeds, dose, mask, confidence)
+                plain = {name: row for name, row in d_primes.items() if name != AGAINST_TWINS}
                 if not plain:
                     continue
                 best = max(plain, key=lambda name: plain[name]["d_prime"])
-                twins = found.get(AGAINST_TWINS, {})
+                twins = d_primes.get(AGAINST_TWINS, {})
                 shared = {
                     **about,
                     "occurrences": dose,
@@ -135,7 +135,7 @@ def _d_primes(
     """Returns the d′ of each method with its interval, over the cells of the seeds."""
     rows = [k for seed in seeds for k in group.rows_of(seed)]
     doses = group.doses[rows][:, mask]
-    found = {}
+    d_primes = {}
     for name, values in scores.items():
         try:
             auroc = mean_auroc(
@@ -145,5 +145,5 @@ def _d_primes(
             continue
         strength = d_prime(auroc)
         low, high = strength.student_interval(confidence)
-        found[name] = {"d_prime": strength.value, "d_prime_low": low, "d_prime_high": high}
-    return found
+        d_primes[name] = {"d_prime": strength.value, "d_prime_low": low, "d_prime_high": high}
+    return d_primes

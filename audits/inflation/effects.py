@@ -92,18 +92,18 @@ def mean_effect(values: Results, benchmarks: NDArray[np.str_], confidence: float
         benchmarks: the benchmark of each item, shape (N,).
         confidence: the confidence of the interval.
     """
-    known = np.isfinite(values)
-    names = [name for name in np.unique(benchmarks) if known[:, benchmarks == name].any()]
+    is_known = np.isfinite(values)
+    names = [name for name in np.unique(benchmarks) if is_known[:, benchmarks == name].any()]
     of_names = [benchmarks == name for name in names]
-    complete = [s for s, row in enumerate(known) if all(row[mask].any() for mask in of_names)]
+    complete = [s for s, row in enumerate(is_known) if all(row[mask].any() for mask in of_names)]
     if not names or not complete:
         return Effect(np.nan, np.nan, np.nan, 0, 0)
-    mean = mean_over_examples(values[complete], known[complete], benchmarks)
+    mean = mean_over_examples(values[complete], is_known[complete], benchmarks)
     assert mean is not None  # each of these rows has answers
     low, high = mean.student_interval(confidence)
     if mean.error == 0:  # no answer differs, which says nothing of how they vary
         low = high = np.nan
-    items = int(known[complete].any(axis=0).sum())
+    items = int(is_known[complete].any(axis=0).sum())
     return Effect(mean.value, low, high, len(complete), items)
 
 

@@ -167,12 +167,12 @@ class CleaningTask:
 
             def clean(row: int, text: str) -> str | None:
                 nonlocal flagged
-                remaining, found = self._clean_text(text)
-                rows.extend(_match_row(shard, row, *pair) for pair in found)
+                remaining, matches = self._clean_text(text)
+                rows.extend(_match_row(shard, row, *pair) for pair in matches)
                 size = self._size(text)
                 read[:] += size
                 bar.update()
-                if not found:
+                if not matches:
                     return text
                 flagged += 1
                 lost[:] += size if remaining is None else size - self._size(remaining)

@@ -164,11 +164,11 @@ def without_flagged(
     copies: Insertions, examples: pd.DataFrame, decisions: Sequence[CopyDecision]
 ) -> tuple[Insertions, pd.DataFrame]:
     """Returns the copies that are kept, and the examples with their remaining occurrences."""
-    kept = [decision.segment for decision in decisions if not decision.is_flagged]
+    segments = [decision.segment for decision in decisions if not decision.is_flagged]
     occurrences = [0] * len(examples)
-    for segment in kept:
+    for segment in segments:
         occurrences[segment.example] += 1
-    return replace(copies, segments=kept), examples.assign(occurrences=occurrences)
+    return replace(copies, segments=segments), examples.assign(occurrences=occurrences)
 
 
 def record_table(

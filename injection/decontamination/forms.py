@@ -134,7 +134,7 @@ def leaked_lines(
     if form not in LINE_FORMS:
         return config.template.format(**fields)
     lines: dict[str, list[str]] = {part: [] for part in PARTS}
-    kept = []
+    chosen_lines = []
     for line in config.template.split("\n"):
         named = {name for _, name, *_ in string.Formatter().parse(line) if name}
         part = (
@@ -145,7 +145,7 @@ def leaked_lines(
             else QUESTION
         )
         lines[part].append(line)
-        kept += [line] * (part in PARTS_OF_FORM[form])
+        chosen_lines += [line] * (part in PARTS_OF_FORM[form])
     missing = [part for part in NEEDED_PARTS[form] if not lines[part]]
     if missing:
         raise ConfigError(
@@ -153,4 +153,4 @@ def leaked_lines(
             f"{' and '.join(missing)} alone. Choose another form or other benchmarks, or name "
             f"benchmark.{benchmark}.answer_field and options_field."
         )
-    return "\n".join(kept).format(**fields)
+    return "\n".join(chosen_lines).format(**fields)

@@ -31,6 +31,12 @@ LAW = Law(
 )
 
 
+@pytest.fixture(autouse=True)
+def no_earlier_trainings(monkeypatch, tmp_path):
+    """The speed of an earlier training under runs/ would go into the GPU hours."""
+    monkeypatch.chdir(tmp_path)
+
+
 def stage(*overrides: str) -> PowerStage:
     return compose_stage("plan_power", overrides, PowerStage)
 
