@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -295,9 +296,24 @@ def check_sweep_fields(config: DictConfig) -> None:
             continue
         checked |= {*cell}
         try:
-            GlobalHydra.instance().config_loader().load_configuration(name, cell, RunMode.RUN)
+            compose_cell(config, cell)
         except (HydraException, OmegaConfBaseException) as error:
             raise ConfigError(_hydra_error_message(error, name, cell)) from error
+
+
+def compose_cell(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
+    """Returns the configuration of a cell of a sweep, with Hydra's node; it must not be changed.
+
+    Raises:
+        HydraException: it can't be composed.
+    """
+    return _compose(config.hydra.job.config_name, (*config.hydra.overrides.hydra, *overrides))
+
+
+@lru_cache(maxsize=64)  # the check of the fields and the overview need the same cells
+def _compose(name: str, overrides: tuple[str, ...]) -> DictConfig:
+    loader = GlobalHydra.instance().config_loader()
+    return loader.load_configuration(name, [*overrides], RunMode.RUN)
 
 
 def _sweep_error(override: Override, remedy: str) -> ConfigError:

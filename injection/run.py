@@ -513,17 +513,14 @@ def _tokenise_corpus(
 
 
 def plan_insertions(
-    stage: InjectionStage, candidates: list[Candidates]
+    stage: InjectionStage, candidates: list[Candidates], tokenizer: Tokenizer
 ) -> tuple[pd.DataFrame, Insertions]:
     """Returns the pool and the copies, as long as they are without rewording of the copies.
-
-    The tokenizer's path must be given.
 
     Raises:
         ConfigError: the examples do not fit into a sequence, or the copies into the budget.
     """
     exact = (stage if stage.versions.enabled else replace(stage, rewording={})).resolved()
-    tokenizer = Tokenizer(str(exact.tokenizer.path))
     examples = draw_pool(exact, candidates, tokenizer).examples
     filler = filler_documents(exact, instantiate_node("corpus", exact.corpus))
     return examples, make_copies(exact, examples, tokenizer, filler)

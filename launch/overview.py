@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
+from contamination.core.cli import compose_cell
 from contamination.core.config import convert_config
 from contamination.core.errors import UserError
 from contamination.core.terminal import fit_columns, format_duration
@@ -91,11 +91,11 @@ def survey_sweep(config: DictConfig, cells: Sequence[Sequence[str]]) -> list[Cel
         HydraException: a cell's configuration can't be composed.
     """
     launch = Launch.of_command(config.runs, config.name, list(config.hydra.overrides.task))
-    loader, overviews = GlobalHydra.instance().config_loader(), []
+    overviews = []
     with TemporaryDirectory() as folder:
         checks = TextChecks(Path(folder))
         for overrides in cells:
-            composed = loader.load_sweep_config(config, list(overrides))
+            composed = compose_cell(config, overrides)
             own = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
             overviews.append(survey_cell(own, overrides, launch, checks))
     return overviews

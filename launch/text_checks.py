@@ -7,7 +7,7 @@ seconds (`injection.token_supply`). Nothing is downloaded, and nothing is kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,6 +30,8 @@ from contamination.launch.plan import CellPlan
 from contamination.launch.shared_artifacts import base_corpus_stage, validation_corpus_stage
 from contamination.launch.shared_runs import trained_tokenizer_key
 
+REMEMBERED_TEXTS = 50_000
+
 
 @dataclass(frozen=True)
 class PlannedInsertions:
@@ -42,12 +44,33 @@ class PlannedInsertions:
     """None: not known."""
 
 
-def plan_cell_insertions(plan: CellPlan, tokenizer: str | None = None) -> PlannedInsertions:
+class _RememberingTokenizer(Tokenizer):
+    """A tokenizer that remembers the tokens of texts: cells often draw from the same examples."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._ids_by_text: dict[str, list[int]] = {}
+
+    def encode(self, text: str) -> list[int]:
+        ids = self._ids_by_text.get(text)
+        if ids is None:
+            if len(self._ids_by_text) == REMEMBERED_TEXTS:
+                self._ids_by_text.clear()
+            ids = self._ids_by_text[text] = super().encode(text)
+        return list(ids)
+
+
+def plan_cell_insertions(
+    plan: CellPlan,
+    tokenizer: str | None = None,
+    open_tokenizer: Callable[[str], Tokenizer] = Tokenizer,
+) -> PlannedInsertions:
     """Returns the copies of the cell, which its benchmarks and the tokenizer decide.
 
     Args:
         plan: the cell.
         tokenizer: the folder of the base model's own tokenizer, if it is trained.
+        open_tokenizer: returns the tokenizer of a path.
 
     Raises:
         UserError: a benchmark can't be used, or the copies don't fit into the corpus.
@@ -69,7 +92,7 @@ def plan_cell_insertions(plan: CellPlan, tokenizer: str | None = None) -> Planne
             f"not known before the tokenizer of {path} can be read from the hub"
         )
     stage = replace(stage, tokenizer=replace(stage.tokenizer, path=path))
-    examples, copies = plan_insertions(stage, candidates)
+    examples, copies = plan_insertions(stage, candidates, open_tokenizer(str(path)))
     total = stage.injection.budget_tokens
     text = (
         f"{len(copies.segments):,} copies, with separators {copies.total_tokens:,} of {total:,} "
@@ -112,6 +135,7 @@ class TextChecks:
     seconds: float = MEASURING_SECONDS
     """How long to tokenise a part of a corpus, and then how long to only read it."""
     _tokenizers: dict[str, str] = field(default_factory=dict)
+    _opened: dict[str, Tokenizer] = field(default_factory=dict)
     _insertions: dict[str, PlannedInsertions] = field(default_factory=dict)
     _supplies: dict[str, tuple[TokenSupply, int]] = field(default_factory=dict)
 
@@ -124,7 +148,7 @@ class TextChecks:
         tokenizer = self._trained_tokenizer(plan)
         key = json.dumps([identity_data(plan.injection.resolved()), tokenizer])
         if key not in self._insertions:
-            self._insertions[key] = plan_cell_insertions(plan, tokenizer)
+            self._insertions[key] = plan_cell_insertions(plan, tokenizer, self._open_tokenizer)
         insertions = self._insertions[key]
         checked = CheckedTexts(insertions, [*_describe_adapted(plan, insertions)])
         for need in _needs(plan, insertions, tokenizer):
@@ -173,10 +197,15 @@ class TextChecks:
         key = json.dumps(named)
         known = self._supplies.get(key)
         if known is None or not (known[0].is_whole or known[0].counted >= wanted):
-            tokenizer = Tokenizer(str(stage.tokenizer.path))
+            tokenizer = self._open_tokenizer(str(stage.tokenizer.path))
             supply = measure_supply(stage, tokenizer, wanted, need.dropped, self.seconds)
             self._supplies[key] = supply, wanted
         return key
+
+    def _open_tokenizer(self, path: str) -> Tokenizer:
+        if path not in self._opened:
+            self._opened[path] = _RememberingTokenizer(path)
+        return self._opened[path]
 
     def _trained_tokenizer(self, plan: CellPlan) -> str | None:
         """Returns the folder of the tokenizer that the base model will have; None: it has another.
