@@ -50,7 +50,7 @@ def run_ours(dump: Path, number: int, blind: bool) -> Path:
         stage = compose_stage("build", [*own, *LINE], BuildStage)
         if blind:
             return run(stage).path
-        with patch.object(datasheet, "obstacle", lambda *_: "it is not timed"):
+        with patch.object(datasheet, "blind_obstacle", lambda *_: "it is not timed"):
             return run(stage).path
 
 

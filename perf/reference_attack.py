@@ -27,7 +27,6 @@ import numpy as np
 from contamination.audits import cells as cells_module
 from contamination.audits.base import AuditStage
 from contamination.audits.cells import AuditedCell, open_cells
-from contamination.audits.reference_attack import audit as audit_module
 from contamination.audits.reference_attack.attacks import (
     ATTACKS,
     MULTIVARIATE,
@@ -96,7 +95,7 @@ def measure(runs: str, number: str = "64") -> None:
     with tempfile.TemporaryDirectory() as folder:
         node = {"_target_": target, "cells": str(reports[-1])}
         stage = AuditStage(audit=node, runs=folder)
-        with mock.patch.object(audit_module, "open_cells", return_value=repeated):
+        with mock.patch.object(cells_module, "open_cells", return_value=repeated):
             start, worked = time.perf_counter(), time.process_time()
             run(stage)
     seconds, work = time.perf_counter() - start, time.process_time() - worked

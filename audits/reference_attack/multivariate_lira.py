@@ -16,8 +16,9 @@ of its side, which has c cells, S loses r rᵀ c / (c − 1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -28,20 +29,58 @@ LEAST = 1e-12
 
 
 @dataclass(frozen=True)
-class TokenShifts:
-    """One text's difference of means IN − OUT without each target, and its noise.
+class TokenMoments:
+    """One text's mean log-probabilities on both sides without each target, and its residuals.
 
     Attributes:
-        shift: shape (K, T).
-        noise: the factor 1 / c_in + 1 / c_out of its variance, shape (K, 1).
-        variance: the mean variance of a token, tr S / T without the target, shape (K, 1).
-        is_known: whether both sides have LEAST_REFERENCES references, shape (K, 1).
+        mean_in: shape (K, T).
+        mean_out: shape (K, T).
+        count_in: the references that saw the text, shape (K, 1).
+        count_out: those that did not, shape (K, 1).
+        residuals: each cell's deviation from the mean of its side, itself included, shape (K, T).
+        factor: c / (c − 1) of its side, shape (K, 1).
     """
 
-    shift: Floats
-    noise: Floats
-    variance: Floats
-    is_known: Flags
+    mean_in: Floats
+    mean_out: Floats
+    count_in: Floats
+    count_out: Floats
+    residuals: Floats
+    factor: Floats
+
+    @classmethod
+    def of(cls, x: Floats, inside: Flags, outside: Flags) -> TokenMoments:
+        """Returns those of log-probabilities x, shape (K, T), for sides of shape (K,)."""
+        (mean_in, count_in), (mean_out, count_out) = (_side_means(x, s) for s in (inside, outside))
+        return cls(mean_in, mean_out, count_in, count_out, *_residuals(x, inside, outside))
+
+    @property
+    def shift(self) -> Floats:
+        """The difference of means IN − OUT without each target, shape (K, T)."""
+        return self.mean_in - self.mean_out
+
+    @property
+    def noise(self) -> Floats:
+        """The factor 1 / c_in + 1 / c_out of the difference's variance, shape (K, 1)."""
+        return 1 / np.maximum(self.count_in, 1) + 1 / np.maximum(self.count_out, 1)
+
+    @property
+    def references(self) -> Floats:
+        """The number of references, at least 1, shape (K, 1)."""
+        return np.maximum(self.count_in + self.count_out, 1)
+
+    @property
+    def is_known(self) -> Flags:
+        """Whether both sides have LEAST_REFERENCES references, shape (K, 1)."""
+        return (self.count_in >= LEAST_REFERENCES) & (self.count_out >= LEAST_REFERENCES)
+
+    @cached_property
+    def variance(self) -> Floats:
+        """The mean variance of a token, tr S / T without the target, shape (K, 1)."""
+        squares = (self.residuals**2).sum(axis=1, keepdims=True)
+        trace = np.maximum((self.residuals**2).sum() - self.factor * squares, 0)
+        variance: Floats = trace / self.references / self.residuals.shape[1]
+        return variance
 
 
 def multivariate_lira(tokens: Sequence[Floats], inside: Flags, outside: Flags) -> Floats:
@@ -54,43 +93,31 @@ def multivariate_lira(tokens: Sequence[Floats], inside: Flags, outside: Flags) -
         inside: which cells saw which text, shape (K, N).
         outside: which did not, shape (K, N).
     """
-    mean_shift, shift_variance = _token_shift_prior(tokens, inside, outside)
+    moments = [
+        TokenMoments.of(x, inside[:, text], outside[:, text]) for text, x in enumerate(tokens)
+    ]
+    mean_shift, shift_variance = _token_shift_prior(moments, len(inside))
     ratios = np.zeros(inside.shape)
-    for text, x in enumerate(tokens):
-        sides = inside[:, text], outside[:, text]
-        ratios[:, text] = _text_ratios(x, *sides, mean_shift, shift_variance)
+    for text, (x, of_text) in enumerate(zip(tokens, moments, strict=True)):
+        ratios[:, text] = _text_ratios(x, of_text, mean_shift, shift_variance)
     return ratios
 
 
 def _token_shift_prior(
-    tokens: Sequence[Floats], inside: Flags, outside: Flags
+    moments: Sequence[TokenMoments], number_of_cells: int
 ) -> tuple[Floats, Floats]:
     """Returns mean and variance of the true shifts over all tokens, without each target: (K, 1)."""
-    total = np.zeros((4, len(inside), 1))
-    for text, x in enumerate(tokens):
-        shifts = _token_shifts(x, inside[:, text], outside[:, text])
-        is_usable, length = shifts.is_known.astype(float), x.shape[1]
+    total = np.zeros((4, number_of_cells, 1))
+    for of_text in moments:
+        shift, is_usable = of_text.shift, of_text.is_known.astype(float)
+        length = shift.shape[1]
         total[0] += is_usable * length
-        total[1] += is_usable * shifts.shift.sum(axis=1, keepdims=True)
-        total[2] += is_usable * (shifts.shift**2).sum(axis=1, keepdims=True)
-        total[3] += is_usable * length * shifts.variance * shifts.noise
+        total[1] += is_usable * shift.sum(axis=1, keepdims=True)
+        total[2] += is_usable * (shift**2).sum(axis=1, keepdims=True)
+        total[3] += is_usable * length * of_text.variance * of_text.noise
     number = np.maximum(total[0], 1)
     mean = total[1] / number
     return mean, np.maximum(total[2] / number - mean**2 - total[3] / number, 0.0)
-
-
-def _token_shifts(x: Floats, inside: Flags, outside: Flags) -> TokenShifts:
-    (mean_in, count_in), (mean_out, count_out) = (_side_means(x, s) for s in (inside, outside))
-    residuals, factor = _residuals(x, inside, outside)
-    removed = factor * (residuals**2).sum(axis=1, keepdims=True)
-    trace = (residuals**2).sum() - removed
-    references = np.maximum(count_in + count_out, 1)
-    return TokenShifts(
-        mean_in - mean_out,
-        1 / np.maximum(count_in, 1) + 1 / np.maximum(count_out, 1),
-        np.maximum(trace, 0) / references / x.shape[1],
-        (count_in >= LEAST_REFERENCES) & (count_out >= LEAST_REFERENCES),
-    )
 
 
 def _side_means(x: Floats, side: Flags) -> tuple[Floats, Floats]:
@@ -112,19 +139,18 @@ def _residuals(x: Floats, inside: Flags, outside: Flags) -> tuple[Floats, Floats
 
 
 def _text_ratios(
-    x: Floats, inside: Flags, outside: Flags, mean_shift: Floats, shift_variance: Floats
+    x: Floats, moments: TokenMoments, mean_shift: Floats, shift_variance: Floats
 ) -> Floats:
     """Returns Λ of one text under each target: shape (K,)."""
-    shifts = _token_shifts(x, inside, outside)
-    noise = np.maximum(shifts.variance * shifts.noise, LEAST)
+    noise = np.maximum(moments.variance * moments.noise, LEAST)
     weight = shift_variance / (shift_variance + noise)
-    shift = weight * shifts.shift + (1 - weight) * mean_shift
-    (mean_in, count_in), (mean_out, count_out) = (_side_means(x, s) for s in (inside, outside))
-    references = np.maximum(count_in + count_out, 1)
-    level = (count_out * mean_out + count_in * (mean_in - shift)) / references
-    covariance = _ReferenceCovariance.of(x, inside, outside, references)
+    shift = weight * moments.shift + (1 - weight) * mean_shift
+    of_in, of_out = moments.count_in, moments.count_out
+    level = of_out * moments.mean_out + of_in * (moments.mean_in - shift)
+    level = level / moments.references
+    covariance = _ReferenceCovariance.of(moments)
     ratios = covariance.inverse_product(x - level - shift / 2, shift)
-    return np.where(shifts.is_known, ratios, 0.0)[:, 0]
+    return np.where(moments.is_known, ratios, 0.0)[:, 0]
 
 
 @dataclass(frozen=True)
@@ -144,12 +170,10 @@ class _ReferenceCovariance:
     """ρ tr S / T, (K, 1)."""
 
     @classmethod
-    def of(
-        cls, x: Floats, inside: Flags, outside: Flags, references: Floats
-    ) -> _ReferenceCovariance:
-        residuals, factor = _residuals(x, inside, outside)
+    def of(cls, moments: TokenMoments) -> _ReferenceCovariance:
+        residuals, factor, references = moments.residuals, moments.factor, moments.references
         _, singular, axes = np.linalg.svd(residuals, full_matrices=False)
-        squares, length = singular**2, x.shape[1]
+        squares, length = singular**2, residuals.shape[1]
         along = (residuals @ axes.T) ** 2
         target_square = (residuals**2).sum(axis=1, keepdims=True)
         # traces of the scatter and of its square, without the target's r rᵀ c / (c − 1)
@@ -165,17 +189,21 @@ class _ReferenceCovariance:
 
     def inverse_product(self, left: Floats, right: Floats) -> Floats:
         """Returns leftᵀ Σ⁻¹ right for each target: (K, 1), from vectors (K, T)."""
-        pairs = list(self._products((left, right), (left, self.residuals), (right, self.residuals),
-                                    (self.residuals, self.residuals)))  # fmt: skip
-        across, left_target, right_target, target_target = pairs
-        weight = self.scale * self.factor
-        remaining = np.maximum(1 - weight * target_target, LEAST)
-        return across + weight * left_target * right_target / remaining
-
-    def _products(self, *pairs: tuple[Floats, Floats]) -> Iterator[Floats]:
-        """Yields aᵀ (scale · scatter + ridge · I)⁻¹ b of each pair, with the target in it."""
         gain = 1 / (self.scale * self.squares + self.ridge) - 1 / self.ridge
-        for a, b in pairs:
-            inner = (a * b).sum(axis=1, keepdims=True) / self.ridge
-            projected = (a @ self.axes) * (b @ self.axes) * gain
-            yield inner + projected.sum(axis=1, keepdims=True)
+        a, b, target = ((v, v @ self.axes) for v in (left, right, self.residuals))
+
+        def product(first: Projected, second: Projected) -> Floats:
+            """Returns aᵀ (scale · scatter + ridge · I)⁻¹ b, with the target in the scatter."""
+            inner = (first[0] * second[0]).sum(axis=1, keepdims=True) / self.ridge
+            along: Floats = (first[1] * second[1] * gain).sum(axis=1, keepdims=True)
+            total: Floats = inner + along
+            return total
+
+        weight = self.scale * self.factor
+        remaining = np.maximum(1 - weight * product(target, target), LEAST)
+        removed: Floats = weight * product(a, target) * product(b, target) / remaining
+        return product(a, b) + removed
+
+
+Projected = tuple[Floats, Floats]
+"""Vectors (K, T) and their products with the axes (K, R)."""
