@@ -109,7 +109,7 @@ def _conclusions(findings: SpikingFindings) -> Iterator[str]:
         verdict = _verdict(by_estimator[preferred], findings.tolerance)
         yield (
             f"**{about}: {verdict}** Naive: bias {_interval(naive, 'bias')}, RMSE "
-            f" {_interval(naive, 'rmse')} points"
+            f"{_interval(naive, 'rmse')} points"
             + (
                 f"; another clean twin: RMSE {_interval(at_most.loc[OTHER_TWIN], 'rmse')}."
                 if OTHER_TWIN in at_most.index
