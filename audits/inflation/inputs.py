@@ -65,6 +65,7 @@ class Family:
         results: by measure, the twins' results, shape (T, N).
         losses: the twins' stored scores by the method loss, shape (T, N); NaN: not scored.
         members: who would have been inserted, shape (T, N).
+        cells: the twins' cells.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Family:
     results: Mapping[str, Results]
     losses: Results
     members: Flags
+    cells: Sequence[AuditedCell]
 
     @property
     def benchmarks(self) -> NDArray[np.str_]:
@@ -257,6 +259,7 @@ def make_groups(field: str, answered: Sequence[Answered]) -> list[Group]:
         {m: np.array([_column(t.answers, m, items) for t in twins]) for m in MEASURES},
         np.array([_losses(twin.cell, items) for twin in twins]),
         np.array([_column(t.cell.cell.examples, "member", items) for t in twins]) > 0,
+        [twin.cell for twin in twins],
     )
     by_recipe: dict[str, list[Answered]] = {}
     for one in answered:
