@@ -4,6 +4,7 @@
 # make mutants     set up and plant small bugs that the tests should notice (ONLY="estimates …")
 # make readme       set up, run the quickstart and write its table and chart into README
 # make readme-check compare README's table with the quickstart that ran last
+# make results      set up and launch every experiment of docs/results.md again, for hours (ONLY=frequency, OUT=DIR)
 # make notebook     set up and run docs/tutorial.ipynb, for a few minutes (OUT=FILE keeps its output)
 # make check        set up and run the linters and the type checker
 
@@ -23,7 +24,7 @@ TORCH_VERSION ?= 2.13.0
 TORCH ?= $(if $(filter Linux,$(shell uname -s)),$(if $(shell command -v nvidia-smi),cuda,cpu),cuda)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
-.PHONY: quickstart readme readme-check notebook test faults mutants gpu wheels check format clean
+.PHONY: quickstart readme readme-check results notebook test faults mutants gpu wheels check format clean
 
 quickstart: $(VENV)/.installed
 	$(RUN) launch experiment=quickstart
@@ -33,6 +34,9 @@ readme: quickstart
 
 readme-check: $(VENV)/.installed
 	$(RUN) perf.readme check
+
+results: $(VENV)/.installed
+	$(RUN) perf.results $(ONLY) $(if $(OUT),out=$(OUT))
 
 notebook: $(VENV)/.installed
 	$(PIP) --editable '.[embedded,notebook]'

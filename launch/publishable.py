@@ -40,7 +40,7 @@ BENCHMARK_COLUMNS = frozenset(
 TEXT, TEXT_HASH = "text", "text_sha256"
 DOCUMENTS = (".md", ".html", ".svg", ".tex", ".json", ".yaml", ".txt")
 TABLES = (".parquet", ".csv", ".jsonl")
-PICTURES = (".png",)
+PICTURES = (".png", ".pdf")
 NO_TEXTS = "it quotes texts; texts=true uploads it"
 TEXTS_REMOVED, PATHS_SHORTENED = "texts removed", "absolute paths shortened"
 

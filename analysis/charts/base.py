@@ -6,6 +6,7 @@ pyplot, so that nothing global changes and no display is needed.
 
 from __future__ import annotations
 
+import logging
 import textwrap
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -48,7 +49,11 @@ STYLE: dict[Any, Any] = {
     "grid.linewidth": 0.8,
     "axes.edgecolor": GREY,
     "svg.hashsalt": "contamination-testbed",
+    "pdf.fonttype": 42,  # text stays text
 }
+
+
+logging.getLogger("fontTools").setLevel(logging.WARNING)  # it logs each table of a PDF's font
 
 
 def chart_style() -> AbstractContextManager[None]:
@@ -57,13 +62,22 @@ def chart_style() -> AbstractContextManager[None]:
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Writes `<name>.png` and `<name>.svg`, the same bytes every time."""
+    """Writes `<name>.png`, `<name>.svg` and, for papers, `<name>.pdf`: the same bytes every time.
+
+    Returns:
+        The files, PNG first.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    png, svg = folder / f"{name}.png", folder / f"{name}.svg"
+    metadata = {
+        "png": {"Software": None},
+        "svg": {"Date": None, "Creator": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    }
+    paths = [folder / f"{name}.{kind}" for kind in metadata]
     with chart_style():
-        figure.savefig(png, metadata={"Software": None})
-        figure.savefig(svg, metadata={"Date": None, "Creator": None})
-    return [png, svg]
+        for path, fields in zip(paths, metadata.values(), strict=True):
+            figure.savefig(path, metadata=fields)
+    return paths
 
 
 def line_style(method: str, variant: str, methods: Methods) -> dict[str, Any]:

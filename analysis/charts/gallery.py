@@ -61,7 +61,7 @@ class DrawnChart:
     figure: Figure
 
     def save(self, folder: Path) -> SavedChart:
-        """Writes its PNG and SVG."""
+        """Writes its PNG, SVG and PDF."""
         paths = save_figure(self.figure, folder, self.name)
         return SavedChart(paths, self.condition, self.title, self.caption)
 

@@ -251,7 +251,7 @@ def _tables(results: LawResults) -> Iterator[Table]:
 
 
 def save_law_chart(results: LawResults, folder: Path) -> list[Path]:
-    """Writes law.png and law.svg: predicted against measured AUROCs, and shifts against copies."""
+    """Writes the law as a chart: predicted against measured AUROCs, and shifts against copies."""
     with chart_style():
         figure = Figure(figsize=(10, 4.8), dpi=150, layout="constrained")
         left, right = figure.subplots(1, 2)

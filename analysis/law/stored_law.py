@@ -7,7 +7,7 @@
     ├── fit.json               the fitted law: all that predictions and the planner read
     ├── <table>.parquet, .csv  measurements, coefficients, within, calibration, held_out, errors,
     │                          predictions: those that there is something for
-    ├── law.png, law.svg       measured and predicted
+    ├── law.png, .svg, .pdf    measured and predicted
     ├── law.md                 the text
     └── manifest.json
 """

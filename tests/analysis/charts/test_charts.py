@@ -24,7 +24,7 @@ def test_files_are_the_same_bytes_every_time(results, tmp_path):
         base.save_figure(occurrences_chart(results, CONFIG), tmp_path / name, "chart")
         for name in "ab"
     )
-    assert [path.name for path in one] == ["chart.png", "chart.svg"]
+    assert [path.name for path in one] == ["chart.png", "chart.svg", "chart.pdf"]
     for first, second in zip(one, two, strict=True):
         assert first.read_bytes() == second.read_bytes()
     assert "<dc:date>" not in one[1].read_text()
