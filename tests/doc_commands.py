@@ -182,7 +182,12 @@ def _faults(command: str, overrides: Sequence[Override]) -> Iterator[str | None]
     tree = _tree(command, chosen)
     for override in overrides:
         name = override.key_or_group
-        if name in chosen or "@" in name or name.startswith("hydra.") or override.is_add():
+        if (
+            name in chosen
+            or "@" in name
+            or name.startswith(("hydra.", "hydra/"))
+            or override.is_add()
+        ):
             continue
         yield None if _has(tree, name.split(".")) else f"no such field: {name}"
 

@@ -200,6 +200,24 @@ def export_model(engine: Any, tokenizer: Path, folder: Path, world: World) -> No
     world.on_rank_0(write_folder)
 
 
+def destroy_engine(engine: Any) -> None:
+    """Removes what keeps an engine's weights and optimizer in memory when it is no longer used.
+
+    `engine.destroy()` removes its hooks. Under ZeRO stage 3 DeepSpeed also keeps the module in a
+    list, and its parameters in the cache of a method, which both outlive the engine.
+    """
+    from deepspeed.runtime.zero import parameter_offload
+    from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
+
+    engine.destroy()
+    modules = parameter_offload.FWD_MODULE_STACK
+    modules[:] = [module for module in modules if module is not engine.module]
+    for method in vars(PartitionedParameterCoordinator).values():
+        for cell in getattr(method, "__closure__", None) or ():
+            if hasattr(cell.cell_contents, "cache_clear"):  # a wrapped functools.lru_cache
+                cell.cell_contents.cache_clear()
+
+
 def join_process_group() -> World:
     """Joins the launcher's process group, or creates a group with only this process."""
     import torch

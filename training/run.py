@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import math
 import shutil
@@ -143,6 +144,7 @@ def _train_with_all_processes(
                 else nullcontext()
             ):
                 built = _train_and_export(stage, corpus, folder, inputs, world)
+                gc.collect()  # the engine and its module refer to each other
                 world.on_rank_0(partial(commit_folder, built))
     return world.on_rank_0(partial(_open_without_checkpoints, folder))
 
@@ -192,7 +194,7 @@ def _train_and_export(
     finally:
         if record is not None:
             record.close()
-        loop.engine.destroy()  # otherwise its hooks keep the optimizer's states in memory
+        engines.destroy_engine(loop.engine)
     if world.is_rank_0:
         make_exposure_table(corpus.ledger, order).to_parquet(
             folder / trained_model.EXPOSURES, index=False
