@@ -319,6 +319,6 @@ def _variance_growth(rows: pd.DataFrame, shifts: Floats) -> dict[str, float]:
     return growth
 
 
-def unidentified_growth(law: Law) -> list[str]:
+def unidentified_growth(growth: Mapping[str, float]) -> list[str]:
     """Returns the methods whose κ ended at a bound of the fit, so that the data do not give it."""
-    return [m for m, kappa in law.growth.items() if abs(kappa) > MOST_GROWTH - AT_BOUND]
+    return [m for m, kappa in growth.items() if abs(kappa) > MOST_GROWTH - AT_BOUND]

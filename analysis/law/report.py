@@ -114,7 +114,7 @@ def law_document(results: LawResults) -> ReportContent:
 
 def growth_warnings(law: Law) -> list[str]:
     """Returns a warning that names the methods whose κ is not identified, if there are any."""
-    methods = unidentified_growth(law)
+    methods = unidentified_growth(law.growth)
     if not methods:
         return []
     named = ", ".join(f"{method} ({law.growth[method]:.3g})" for method in methods)

@@ -129,11 +129,11 @@ def _without_half_life(findings: Findings) -> Iterator[str]:
     for _, row in first_rows(means).iterrows():
         condition = row["condition"]
         if condition in nothing:
+            excess = format_interval(*row[["excess", "excess_low", "excess_high"]])
             yield (
                 f"**{condition}, {findings.method}: nothing to forget.** The members are not "
-                "detectable right after their last exposure: the excess d′ of the first scored model "
-                f"is {format_interval(*row[['excess', 'excess_low', 'excess_high']])}. There is no "
-                "half-life."
+                "detectable right after their last exposure: the excess d′ of the first scored "
+                f"model is {excess}. There is no half-life."
             )
         elif condition not in fitted:
             models = int((means["condition"] == condition).sum())

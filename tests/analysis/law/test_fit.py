@@ -147,9 +147,9 @@ def test_a_level_whose_mean_shift_is_not_above_0_is_named_with_its_remedy(rows, 
 
 
 def test_a_growth_at_its_bound_is_not_identified(law, rows):
-    assert unidentified_growth(law) == []
+    assert unidentified_growth(law.growth) == []
     variances = rows["member_variance"].where(rows["method"] != "loss", 1e4)
     found = fit_law(rows.assign(member_variance=variances), {}, 1e4)
     assert found.growth["loss"] == pytest.approx(1.5, abs=1e-3)
-    assert unidentified_growth(found) == ["loss"]
-    assert unidentified_growth(replace(law, growth={"loss": -1.4999, "min_k": 1.2})) == ["loss"]
+    assert unidentified_growth(found.growth) == ["loss"]
+    assert unidentified_growth({"loss": -1.4999, "min_k": 1.2}) == ["loss"]
