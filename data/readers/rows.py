@@ -204,9 +204,10 @@ def _describe_overflow(line: str) -> str | None:
             name = repr(path) if path else "it"
             return f"{name} is beyond {LARGEST_NUMBER}; give a smaller number, or a string"
         start = f"{path}." if path else ""
-        items = value.items() if isinstance(value, dict) else ()
-        items = enumerate(value) if isinstance(value, list) else items
-        paths += [(f"{start}{key}", inner) for key, inner in reversed([*items])]
+        if isinstance(value, list):
+            value = dict(enumerate(value))
+        if isinstance(value, dict):
+            paths += [(f"{start}{key}", inner) for key, inner in reversed([*value.items()])]
     return None  # two fields have one name, and the second is no such number
 
 
