@@ -23,6 +23,7 @@ from contamination.analysis.conditions import (
 )
 from contamination.analysis.config import CellPaths
 from contamination.analysis.factors import FACTORS
+from contamination.core.distinct_names import distinctly_named
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.integrity import errors_naming_folders
 from contamination.detection.config import WHOLE
@@ -207,11 +208,15 @@ def name_apart(cells: Sequence[Cell]) -> list[Cell]:
         ConfigError: a cell is there twice.
     """
     cells = _with_distinct_conditions(_with_mean_occurrences_of_recipe(cells))
-    taken = Counter(cell.name for cell in cells)
-    named = [replace(c, name=c.name + _digest_suffix(c) * (taken[c.name] > 1)) for c in cells]
-    commonest, times = Counter(cell.name for cell in named).most_common(1)[0]
-    if times > 1:
-        raise ConfigError(f"cells contains {commonest} {times} times: give each cell once.")
+    cells = sorted(cells, key=cell_sort_key)
+    try:
+        names = distinctly_named([c.name for c in cells], [_digest_suffix(c) for c in cells])
+    except ValueError as error:
+        commonest, times = Counter(c.name + _digest_suffix(c) for c in cells).most_common(1)[0]
+        raise ConfigError(
+            f"cells contains {commonest} {times} times: give each cell once."
+        ) from error
+    named = [replace(cell, name=name) for cell, name in zip(cells, names, strict=True)]
     return sorted(named, key=cell_sort_key)
 
 

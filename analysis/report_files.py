@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 import pandas as pd
 
@@ -34,7 +35,7 @@ from contamination.analysis.tables.estimates import cell_tables, sweep_table
 from contamination.analysis.tables.paper_comparisons import paper_learning_rate_table
 from contamination.analysis.tables.statistical import condition_tables, series_tables
 from contamination.core.files import write_text_atomically
-from contamination.core.report.tables import Table, write_tables
+from contamination.core.report.tables import Table, escape_markdown, write_tables
 from contamination.detection.baselines.blind import BLIND
 
 ON_CONTROLS = (
@@ -161,30 +162,38 @@ def _report_sections(
 def render_markdown(findings: Findings, sections: Sequence[Section]) -> str:
     """Returns report.md: the answer first, then the controls, the charts and the tables."""
     config = findings.config
-    parts = [f"# {findings.title}: detection of contamination", *findings.answer]
-    parts += [findings.plain_controls, TERMS]
+    title = escape_markdown(f"{findings.title}: detection of contamination")
+    parts = [f"# {title}", *map(escape_markdown, findings.answer)]
+    parts += [escape_markdown(findings.plain_controls), TERMS]
     for section in sections:
         parts += _render_section(section)
     if findings.examples:
-        links = "\n".join(f"- [{Path(path).stem}]({path})" for path in findings.examples)
+        links = "\n".join(
+            f"- [{escape_markdown(Path(path).stem)}]({quote(path)})" for path in findings.examples
+        )
         parts += ["## Examples, token by token", links]
-    parts += ["## Slopes and comparisons", *findings.headline, findings.controls]
+    slopes = map(escape_markdown, (*findings.headline, findings.controls))
+    parts += ["## Slopes and comparisons", *slopes]
     return "\n\n".join([*parts, "## How to read this", reading_guide(config)]) + "\n"
 
 
 def _render_section(section: Section) -> list[str]:
     charts_and_tables = [
-        *(f"![{chart.title}]({chart.path})\n\n*{chart.caption}*" for chart in section.charts),
-        *(f"### {table.title}\n\n{table.markdown()}" for table in section.tables),
+        *(
+            f"![{escape_markdown(chart.title)}]({quote(chart.path)})\n\n"
+            f"*{escape_markdown(chart.caption)}*"
+            for chart in section.charts
+        ),
+        *(f"### {escape_markdown(table.title)}\n\n{table.markdown()}" for table in section.tables),
     ]
     results = section.results
     if results is None:
         return ["## Over all conditions", *charts_and_tables]
     warning = control_warning(results)
     return [
-        f"## {section.condition}",
-        *([f"> **{warning}**"] if warning else []),
-        "\n".join(f"- {sentence}" for sentence in section.sentences),
+        f"## {escape_markdown(section.condition)}",
+        *([f"> **{escape_markdown(warning)}**"] if warning else []),
+        "\n".join(f"- {escape_markdown(sentence)}" for sentence in section.sentences),
         *charts_and_tables,
         *([ON_CONTROLS] if len(control_rows_with_p_value(results)) else []),
     ]

@@ -160,13 +160,16 @@ def render_overview() -> str:
         "",
         "Usage: contamination COMMAND [SUB-COMMAND] [field=value ...]",
     ]
+    start = 2 + max(len(command.name) for of_group in groups.values() for command in of_group) + 2
     for title, commands in groups.items():
         lines += ["", f"{title}:"]
         for command in commands:
-            lines.append(f"  {command.name:12}{command.summary}")
+            first, *others = wrap_text(command.summary, WIDTH - start).split("\n")
+            lines.append(f"  {command.name}".ljust(start) + first)
+            lines += [" " * start + line for line in others]
             if nested := [c.word for c in subcommands(command) if not c.group]:
-                text = wrap_text(f"sub-commands: {', '.join(nested)}", WIDTH - 16)
-                lines += [f"{' ' * 16}{line}" for line in text.split("\n")]
+                text = wrap_text(f"sub-commands: {', '.join(nested)}", WIDTH - start - 2)
+                lines += [f"{' ' * (start + 2)}{line}" for line in text.split("\n")]
     lines += [
         "",
         *_paragraph(

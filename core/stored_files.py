@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import stat
@@ -26,6 +27,7 @@ MAX_YAML_BYTES = 2**24  # of a YAML file; a report's config needs about 1 kB per
 MAX_NODES = 200_000
 """Values, keys, lists and mappings of a YAML file; a report's config needs about 25 per cell."""
 MAX_DEPTH = 50  # of nested lists and mappings
+LARGEST_NUMBER = "1.8e308"  # that a float can hold, about
 MAX_CHARACTERS = 10**5  # of a YAML file's longest value
 MAX_QUOTED_CHARACTERS = 200  # of a field's name in an error
 BASE_60 = re.compile(r"[-+]?([1-9][\d_]*(:[0-5]?\d)+|\d[\d_]*(:[0-5]?\d)+\.[\d_]*)")
@@ -67,13 +69,29 @@ def parse_json(text: str) -> Any:
     """Returns the value in a JSON text.
 
     Raises:
-        ValueError: it is not JSON, or is nested too deeply.
+        ValueError: it is not JSON, is nested too deeply, or has a number such as 1e400.
     """
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_float=finite_float)
     except RecursionError as error:
         raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from error
     _check_json_depth(value)
+    return value
+
+
+class NumberTooLargeError(ValueError):
+    """A number that is written as a finite one, but is beyond what a float can hold."""
+
+
+def finite_float(text: str) -> float:
+    """Returns the number in a JSON text; Python itself reads 1e400 as infinity.
+
+    Raises:
+        NumberTooLargeError: it is beyond the largest float, about 1.8e308.
+    """
+    value = float(text)
+    if math.isinf(value):
+        raise NumberTooLargeError(f"the number {text[:40]} is beyond {LARGEST_NUMBER}")
     return value
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from contamination.core.report.tables import markdown_table
+from contamination.core.report.tables import escape_markdown, markdown_table
 from contamination.core.statistics.metrics import metric_title
 from contamination.detection.attack_file import CellRecord, DataSheet, Result, TrainedAttack
 
@@ -20,13 +20,13 @@ def _lines(attack: TrainedAttack) -> Iterator[str]:
     sheet = attack.sheet
     settings = ", ".join(f"{name} {value}" for name, value in sheet.settings.items())
     yield from (
-        f"LT-MIA, trained on {sheet.date}. Licence: {sheet.licence}.",
+        escape_markdown(f"LT-MIA, trained on {sheet.date}. Licence: {sheet.licence}."),
         "",
         f"- Network: {len(attack.network.features)} numbers per token, "
         f"{_count_weights(attack):,} weights.",
-        f"- Training: seed {sheet.seed}, {settings}.",
-        f"- Benchmarks trained on: {', '.join(sheet.benchmarks)}.",
-        f"- Benchmarks held out: {', '.join(sheet.held_out_benchmarks)}.",
+        "- " + escape_markdown(f"Training: seed {sheet.seed}, {settings}."),
+        "- " + escape_markdown(f"Benchmarks trained on: {', '.join(sheet.benchmarks)}."),
+        "- " + escape_markdown(f"Benchmarks held out: {', '.join(sheet.held_out_benchmarks)}."),
         f"- Checksum: {attack.checksum[:DIGEST_CHARACTERS]}.",
         "",
         "## Results",
@@ -43,10 +43,10 @@ def _lines(attack: TrainedAttack) -> Iterator[str]:
         for metric in dict.fromkeys(r.metric for r in results if r.left_out):
             names = next(r.left_out for r in results if r.metric == metric)
             reason = f"{metric_title(metric)} is without {', '.join(names)}: too few texts."
-            yield from ("", reason)
+            yield from ("", escape_markdown(reason))
     yield from ("", "## Cells", "", _cell_table(sheet))
     if sheet.limits:
-        yield from ("", "## Limits", "", *(f"- {limit}" for limit in sheet.limits))
+        yield from ("", "## Limits", "", *(f"- {escape_markdown(text)}" for text in sheet.limits))
 
 
 def _describe_dependence(sheet: DataSheet) -> str:
@@ -63,7 +63,7 @@ def _count_weights(attack: TrainedAttack) -> int:
 
 
 def _title(result: Result) -> str:
-    return (
+    return escape_markdown(
         f"**Cells {result.cells}, benchmarks {result.benchmarks}** ({result.n_cells} cells, "
         f"{result.n_benchmarks} benchmarks, {result.members:,} members and "
         f"{result.nonmembers:,} non-members)"

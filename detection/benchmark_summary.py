@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from contamination.core.report.tables import NO_VALUE, markdown_table
+from contamination.core.report.tables import NO_VALUE, escape_markdown, markdown_table
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import (
     Estimate,
@@ -82,7 +82,8 @@ class MetricTable:
     def markdown(self) -> str:
         """The table in Markdown."""
         table = markdown_table(self.header, self.lines)
-        return "\n\n".join([f"### {self.title}", table, *self.notes])
+        notes = map(escape_markdown, self.notes)
+        return "\n\n".join([f"### {escape_markdown(self.title)}", table, *notes])
 
 
 def render_benchmark_report(
@@ -111,9 +112,10 @@ def render_benchmark_report(
     notes += blind_notes(first, config)
     tables_by_metric = make_metric_tables(groups, config)
     if out is not None:
+        title = f"{config.name}: {', '.join(models)}"
         sections = [
-            f"# {config.name}: {', '.join(models)}",
-            *notes,
+            f"# {escape_markdown(title)}",
+            *map(escape_markdown, notes),
             *(t.markdown() for t in tables_by_metric),
         ]
         with atomic_output_file(out / FILE) as temporary:

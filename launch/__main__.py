@@ -92,13 +92,14 @@ def _fetch_downloads(overrides: Sequence[str]) -> int:
 
 
 def _print_power_plan(config: DictConfig) -> None:
-    from contamination.launch.power import PowerStage, print_power_plan
+    from contamination.launch.power_config import PowerStage
+    from contamination.launch.power_tables import print_power_plan
 
     print_power_plan(convert_config(config, PowerStage))
 
 
 def _plan_power(overrides: Sequence[str]) -> int:
-    import contamination.launch.power  # noqa: F401 (registers the node `plan`)
+    import contamination.launch.power_config  # noqa: F401 (registers the node `plan`)
 
     sys.argv[1:] = overrides
     return run_hydra_command("plan_power", _print_power_plan)

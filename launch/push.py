@@ -28,6 +28,7 @@ from contamination.core.integrity import (
     find_damages,
     read_manifest,
 )
+from contamination.core.report.tables import escape_markdown
 from contamination.core.terminal import fit_columns
 from contamination.detection import scores
 from contamination.detection.building import datasheet
@@ -220,7 +221,7 @@ def _render_card(
     rows += [(f"input {name}", digest) for name, digest in facts["inputs"].items()]
     rows += [(name.replace("_", " "), count) for name, count in facts["counts"].items()]
     parts = [
-        f"# {folder.name}",
+        f"# {escape_markdown(folder.name)}",
         ABOUT[kind],
         *filter(None, [_opening(folder, kind)]),
         "## Use it",
@@ -242,9 +243,9 @@ def _render_card(
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    cells = [[str(cell).replace("|", "\\|") for cell in line] for line in lines]
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+    head, *lines = [[escape_markdown(str(cell)) for cell in line] for line in (header, *rows)]
+    table = [head, ["---"] * len(header), *lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in table)
 
 
 def _write_manifest(facts: Mapping[str, Any], files: Sequence[PublishedFile]) -> PublishedFile:

@@ -40,7 +40,8 @@ from contamination.injection.decontamination.config import DecontaminateStage
 from contamination.injection.decontamination.run import decontaminate
 from contamination.injection.token_stream import Tokenizer, train_tokenizer
 
-N = 13
+THEIRS, OURS, N = "datatrove", "ngram_13", 13
+"""The rows: datatrove's filter, and the matcher that is timed, by its name in conf/matcher."""
 FILE_CHARACTERS = 20_000_000
 NEW_WORD_STEP = 20
 ITEM_STEP = 500
@@ -139,7 +140,7 @@ def write_datatrove_index(items: Sequence[str], folder: Path) -> float:
 def clean_with_ours(corpus: Path, items: Path, out: Path) -> float:
     """Runs the command; returns the processor's seconds."""
     start = time.process_time()
-    words = [f"paths={corpus}", f"benchmarks=[{items}]", f"runs={out}", "matcher=ngram_13"]
+    words = [f"paths={corpus}", f"benchmarks=[{items}]", f"runs={out}", f"matcher={OURS}"]
     decontaminate(compose_stage("decontaminate", words, DecontaminateStage))
     return time.process_time() - start
 
@@ -164,11 +165,9 @@ def measure_rates(items: Sequence[str], tokens: int, folder: Path | None) -> int
     lost = [all_ids - kept for kept in (kept_by_them, kept_by_us)]
     lines = [
         [name, f"{seconds:.0f}", f"{n_tokens / seconds:,.0f}", f"{len(ids):,}"]
-        for name, seconds, ids in zip(
-            ("datatrove", "contamination decontaminate"), (theirs, ours), lost, strict=True
-        )
+        for name, seconds, ids in zip((THEIRS, OURS), (theirs, ours), lost, strict=True)
     ]
-    header = ["", "CPU seconds", "tokens per second", "documents left out"]
+    header = ["matcher", "CPU seconds", "tokens per second", "documents left out"]
     print(markdown_table(header, lines))
     print(f"ratio {theirs / ours:.2f}; left out by both: {len(lost[0] & lost[1]):,}")
     return 0

@@ -31,7 +31,7 @@ from perf.law_simulation import SimulatedLaw, simulate_rows
 
 Floats = NDArray[np.float64]
 LEVEL, TARGETS, TIMES = 0.05, (0.5, 0.8, 0.9), 200
-MOST_MEMBERS = 400
+MOST_MEMBERS, FEW_MEMBERS = 400, 10
 
 
 def coverage(times: int) -> pd.DataFrame:
@@ -134,7 +134,20 @@ def main() -> None:
             f"{error.mean():+.3f} on average, {error.abs().mean():.3f} in absolute value, "
             f"within .05 in {(error.abs() <= 0.05).mean():.0%}"
         )
-        print(table.assign(error=error).groupby("target")["error"].agg(["mean", "std", "size"]))
+        sized = table.assign(
+            error=error,
+            within=error.abs() <= 0.05,
+            planned=np.where(
+                table["members"] < FEW_MEMBERS, f"< {FEW_MEMBERS}", f"≥ {FEW_MEMBERS}"
+            ),
+        )
+        columns = {
+            "designs": ("error", "size"),
+            "mean": ("error", "mean"),
+            "within": ("within", "mean"),
+        }
+        for keys in (["target"], ["planned"], ["planned", "target"]):
+            print(sized.groupby(keys).agg(**columns).to_string(float_format="%.3f"))
         return
     tables = {"coverage": coverage, "power": power}
     print(tables[name](int(value)).to_string(index=False, float_format="%.3f"))

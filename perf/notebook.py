@@ -14,6 +14,7 @@ text, except what is between the two marks.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -52,30 +53,37 @@ CHANGES = {
 """What is replaced in the code."""
 
 
-def make_notebook(page: str) -> Any:
-    """The notebook of a page in Markdown.
+def make_notebook(page: str) -> dict[str, Any]:
+    """The notebook of a page in Markdown, as JSON (nbformat 4.5, without needing its package).
 
     Raises:
         DataError: the page lacks something that is to be replaced.
     """
-    from nbformat import v4
-
     if missing := [old for old in CHANGES if old not in page]:
         raise DataError(f"{PAGE.name} has no {missing[0]!r}: correct CHANGES in perf/notebook.py.")
-    notebook = v4.new_notebook(cells=[*_iter_cells(LEFT_OUT.sub("", page))])
-    for number, cell in enumerate(notebook.cells):
-        cell["id"] = f"cell-{number}"
+    cells = [*_iter_cells(LEFT_OUT.sub("", page))]
     spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook.metadata.update(kernelspec=spec, language_info={"name": "python"})
-    return notebook
+    return {
+        "cells": [{**cell, "id": f"cell-{number}"} for number, cell in enumerate(cells)],
+        "metadata": {"kernelspec": spec, "language_info": {"name": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
 
 
-def _iter_cells(page: str) -> Iterator[Any]:
-    from nbformat import v4
+def _text_cell(text: str) -> dict[str, Any]:
+    return {"cell_type": "markdown", "metadata": {}, "source": text.splitlines(keepends=True)}
 
+
+def _code_cell(code: str) -> dict[str, Any]:
+    cell = {**_text_cell(code), "cell_type": "code"}
+    return {**cell, "execution_count": None, "outputs": []}
+
+
+def _iter_cells(page: str) -> Iterator[dict[str, Any]]:
     title, _, page = page.partition("\n\n")
-    yield v4.new_markdown_cell(title)
-    yield v4.new_markdown_cell(ABOUT.rstrip())
+    yield _text_cell(title)
+    yield _text_cell(ABOUT.rstrip())
     text, end = "", 0
     for block in BLOCK.finditer(page):
         text += page[end : block.start()]
@@ -85,10 +93,10 @@ def _iter_cells(page: str) -> Iterator[Any]:
             text += block[0]
             continue
         if text.strip():
-            yield v4.new_markdown_cell(text.strip())
+            yield _text_cell(text.strip())
         text = ""
-        yield v4.new_code_cell(_change_code(code.rstrip(), is_command=not language))
-    yield v4.new_markdown_cell((text + page[end:]).strip())
+        yield _code_cell(_change_code(code.rstrip(), is_command=not language))
+    yield _text_cell((text + page[end:]).strip())
 
 
 def _change_code(code: str, *, is_command: bool) -> str:
@@ -97,22 +105,22 @@ def _change_code(code: str, *, is_command: bool) -> str:
     return f"%%bash\n{code}" if is_command else code
 
 
-def format_notebook(notebook: Any) -> str:
-    """The notebook as the text of a file."""
-    import nbformat
-
-    return str(nbformat.writes(notebook)).rstrip("\n") + "\n"
+def format_notebook(notebook: dict[str, Any]) -> str:
+    """The notebook as the text of a file, as nbformat writes it."""
+    return json.dumps(notebook, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
 
 
-def run_notebook(notebook: Any) -> Any:
-    """The notebook with its output, after every cell was run in an empty folder.
+def run_notebook(text: str) -> str:
+    """The text of a notebook with its output, after every cell was run in an empty folder.
 
     Raises:
         DataError: a cell fails; its error is part of the message.
     """
+    import nbformat
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
+    notebook = nbformat.reads(text, as_version=4)
     # the commands are those of this Python's environment
     os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     with TemporaryDirectory() as folder:
@@ -124,24 +132,25 @@ def run_notebook(notebook: Any) -> Any:
             client.execute()
         except (CellExecutionError, CellTimeoutError) as error:
             raise DataError(f"{NOTEBOOK.name}: {error}") from error
-    return notebook
+    return str(nbformat.writes(notebook)).rstrip("\n") + "\n"
 
 
 def main() -> int:
     """Writes, compare or runs the notebook."""
     notebook = make_notebook(PAGE.read_text())
+    text = format_notebook(notebook)
     match sys.argv[1:]:
         case []:
-            NOTEBOOK.write_text(format_notebook(notebook))
+            NOTEBOOK.write_text(text)
         case ["check"]:
-            if NOTEBOOK.read_text() != format_notebook(notebook):
+            if NOTEBOOK.read_text() != text:
                 print(f"{NOTEBOOK} is not what {PAGE.name} gives: run python -m perf.notebook.")
                 return 1
         case ["run", *out] if len(out) < 2:
-            text = format_notebook(run_notebook(notebook))
+            output = run_notebook(text)
             for word in out:
-                Path(word.removeprefix("out=")).write_text(text)
-            print(f"{len(notebook.cells)} cells, {NOTEBOOK.name}: all code ran")
+                Path(word.removeprefix("out=")).write_text(output)
+            print(f"{len(notebook['cells'])} cells, {NOTEBOOK.name}: all code ran")
         case _:
             print(__doc__, file=sys.stderr)
             return 2

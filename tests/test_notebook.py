@@ -20,10 +20,17 @@ def code_of(notebook):
 
 
 def test_it_is_made_from_the_page():
-    pytest.importorskip("nbformat", reason="the extra notebook is not installed")
+    """`python -m perf.notebook` writes it again. This needs no package of the extra notebook."""
     assert NOTEBOOK.read_text() == format_notebook(make_notebook(PAGE.read_text()))
     with pytest.raises(DataError, match="has no 'print.model.'"):
         make_notebook(PAGE.read_text().replace("print(model)", ""))
+
+
+def test_it_is_written_as_nbformat_writes_it():
+    nbformat = pytest.importorskip("nbformat", reason="the extra notebook is not installed")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    assert nbformat.writes(notebook).rstrip("\n") + "\n" == NOTEBOOK.read_text()
 
 
 def test_every_block_of_code_of_the_page_is_a_cell():

@@ -50,6 +50,8 @@ STEPS, TOLERANCE, LARGEST_STEP = 60, 1e-4, 1.5
 FEWEST_CELLS = 4
 MOST_GROWTH = 1.5
 """Of the members' variance, per standard deviation of shift."""
+AT_BOUND = 1e-3
+"""A κ this close to ±`MOST_GROWTH` ended at the bound."""
 
 
 @dataclass(frozen=True)
@@ -125,10 +127,11 @@ def fit_law(
         factors: the columns that may explain the shift; those that do not vary are left out.
 
     Raises:
-        ConfigError: there are too few cells, factors that vary only together, or a shift without a
-            finite error above 0.
+        ConfigError: there are too few cells, factors that vary only together, a shift without a
+            finite error above 0, or a cell, method or benchmark whose mean shift is not above 0.
     """
     _check_shifts(rows)
+    _check_mean_shifts(rows)
     varied = _varying_factors(rows, factors)
     cells = rows["cell"].nunique()
     needed = max(FEWEST_CELLS, 2 + sum(name in BETWEEN_CELLS for name in varied))
@@ -191,6 +194,25 @@ def _check_shifts(rows: pd.DataFrame) -> None:
             f"equal. Hold them out (held_out=[{{occurrences: {row['occurrences']}}}]), or give "
             "swapped cells."
         )
+
+
+def _check_mean_shifts(rows: pd.DataFrame) -> None:
+    """Raises a ConfigError if the mean shift of a level is not above 0.
+
+    Single shifts may be negative, but the effect of a level on log δ would be −∞. The level is not
+    left out silently: which levels are left out would depend on the outcome, so the user decides.
+    """
+    for column in ("cell", "method", "benchmark"):
+        means = rows.groupby(column, sort=True)["shift"].mean()
+        lows = means[means <= 0]
+        if len(lows):
+            named = ", ".join(f"{column} {name} ({mean:.3g})" for name, mean in lows.items())
+            names = ", ".join(f"'{name}'" for name in lows.index)
+            raise ConfigError(
+                f"reports: the mean shift is not above 0 for {named}, and the law describes log δ. "
+                f"Hold them out (held_out=[{{{column}: [{names}]}}]): they are then predicted and "
+                "not fitted, and what the law says holds only where copies shift the scores up."
+            )
 
 
 def _varying_factors(rows: pd.DataFrame, factors: Sequence[str]) -> list[str]:
@@ -295,3 +317,8 @@ def _variance_growth(rows: pd.DataFrame, shifts: Floats) -> dict[str, float]:
         best = minimize_scalar(deviance, bounds=(-MOST_GROWTH, MOST_GROWTH), method="bounded")
         growth[str(method)] = float(best.x)
     return growth
+
+
+def unidentified_growth(growth: Mapping[str, float]) -> list[str]:
+    """Returns the methods whose κ ended at a bound of the fit, so that the data do not give it."""
+    return [m for m, kappa in growth.items() if abs(kappa) > MOST_GROWTH - AT_BOUND]

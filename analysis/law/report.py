@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from contamination.analysis.charts.base import GREY, chart_style, save_figure
 from contamination.analysis.law.comparison import LAW
 from contamination.analysis.law.config import LawStage
-from contamination.analysis.law.fit import FACTORS, Law
+from contamination.analysis.law.fit import FACTORS, MOST_GROWTH, Law, unidentified_growth
 from contamination.analysis.methods import method_style, sort_methods
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import NO_VALUE, Table, format_interval
@@ -89,6 +89,7 @@ def law_document(results: LawResults) -> ReportContent:
     return ReportContent(
         title=f"{stage.name}: the law of detectability",
         conclusions=[*_conclusions(results)],
+        warnings=growth_warnings(law),
         tables=[*_tables(results)],
         limits=[
             "The intervals assume normal effects on log δ and normal errors. They hold for models, "
@@ -109,6 +110,19 @@ def law_document(results: LawResults) -> ReportContent:
             "errors of the shifts": f"{law.errors:.2f} times the expected variance",
         },
     )
+
+
+def growth_warnings(law: Law) -> list[str]:
+    """Returns a warning that names the methods whose κ is not identified, if there are any."""
+    methods = unidentified_growth(law.growth)
+    if not methods:
+        return []
+    named = ", ".join(f"{method} ({law.growth[method]:.3g})" for method in methods)
+    return [
+        f"κ of {named} is at the bound of the fit, ±{MOST_GROWTH:g}: it is not identified. AUROCs "
+        "and powers that are predicted for it may be wrong; its shifts δ do not depend on κ. Give "
+        "reports with more members or more copies."
+    ]
 
 
 def _conclusions(results: LawResults) -> Iterator[str]:

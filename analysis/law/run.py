@@ -35,7 +35,7 @@ from contamination.core.stored_files import read_text
 from contamination.core.table_files import write_data_files
 
 log = logging.getLogger(__name__)
-REVISION = "2"
+REVISION = "3"
 """Of what stored results mean."""
 DOCUMENT = "law.md"
 

@@ -55,8 +55,8 @@ function drawFactor({ series, factor: { wanted, controls } }, range) {
   const rows = measured(wanted);
   if (!rows.length) { empty("factor", lacking(wanted), OTHER); return; }
   drawLines("factor", {
-    rows, controls, range, title: series.axis, x: (r) => Math.log2(r[series.column]),
-    ticks: series.levels.map((level, i) => ({ at: Math.log2(level), text: series.texts[i] })),
+    rows, controls, range, title: plain(series.axis), x: (r) => Math.log2(r[series.column]),
+    ticks: series.levels.map((level, i) => ({ at: Math.log2(level), text: plain(series.texts[i]) })),
     words: (r) => `${series.axis} ${r[series.column]}: ${sizes(r)}, ${seedsOf(r)}`,
   });
   caption("factor", `${what()}; all members; ${series.fixed}.${series.without}`, page.band,
@@ -98,7 +98,7 @@ function drawHeat() {
     return row ? pick(row) : null;
   }));
   show("heat", [{
-    type: "heatmap", x: columns, y: shown, z: at((r) => r.value), zmin: 0, zmax: 1, xgap: 2,
+    type: "heatmap", x: columns.map(plain), y: shown.map(plain), z: at((r) => r.value), zmin: 0, zmax: 1, xgap: 2,
     ygap: 2, colorscale: metric().colours, texttemplate: "%{z:.2f}", showscale: false,
     customdata: at((r) => [r.ci_low, r.ci_high, sizes(r), seedsOf(r)]), hovertemplate:
       "<b>%{y}</b>, %{x}<br>%{z:.3f} [%{customdata[0]:.3f}, %{customdata[1]:.3f}]"

@@ -32,7 +32,10 @@ function faint(colour, alpha) {
   return `rgba(${part(1)},${part(3)},${part(5)},${alpha})`;
 }
 
-const hoverOf = (label) => `<b>${label}</b><br>%{customdata[0]}<br>%{y:.3f} `
+// Plotly reads tags in its texts, links among them: names come from data, and are shown as they are.
+const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;");
+
+const hoverOf = (label) => `<b>${plain(label)}</b><br>%{customdata[0]}<br>%{y:.3f} `
   + "[%{customdata[1]:.3f}, %{customdata[2]:.3f}]<extra></extra>";
 
 // Every point has its interval as a bar, one method's beside the other's. Bands would cover each
@@ -82,7 +85,7 @@ function lineOf(label, rows, x, words, shape = "linear") {
   const look = lookOf[label], coloured = isColoured(label);
   const line = {
     name: label, x: rows.map(x), y: rows.map((r) => r.value), hovertemplate: hoverOf(label),
-    customdata: rows.map((r) => [words(r), r.ci_low, r.ci_high]), meta: coloured ? "line" : "rest",
+    customdata: rows.map((r) => [plain(words(r)), r.ci_low, r.ci_high]), meta: coloured ? "line" : "rest",
     mode: coloured && shape === "linear" ? "lines+markers" : "lines",
     line: coloured ? { color: look.colour, width: lineWidth(label), dash: look.dash, shape }
       : { color: themed("rest"), width: 1, shape },
@@ -97,7 +100,7 @@ function pointsOf(label, rows, x, words, axis = "x") {
   const look = lookOf[label];
   return {
     name: label, x: rows.map(x), y: rows.map((r) => r.value), mode: "markers", xaxis: axis,
-    customdata: rows.map((r) => [words(r), r.ci_low, r.ci_high]), hovertemplate: hoverOf(label),
+    customdata: rows.map((r) => [plain(words(r)), r.ci_low, r.ci_high]), hovertemplate: hoverOf(label),
     marker: { symbol: look.symbol, size: sizeOf(look.symbol), color: look.colour }, meta: "point",
     error_y: barsOf(rows, look.colour),
   };
@@ -135,7 +138,7 @@ function namesOf(ends, range, height) {
   return placed.map((each) => ({
     x: 1, xref: "paper", xanchor: "left", y: 1 - each.at / height, yref: "paper",
     yanchor: "middle", showarrow: false, font: { size: isNarrow() ? 9.5 : 11 }, name: each.label,
-    text: `<span style="color:${lookOf[each.label].colour}">●</span> ${nameOf(each.label)}`,
+    text: `<span style="color:${lookOf[each.label].colour}">●</span> ${plain(nameOf(each.label))}`,
   }));
 }
 

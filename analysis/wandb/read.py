@@ -27,7 +27,7 @@ from contamination.analysis.wandb.keys import parse_result_rows
 from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.errors import DataError, require
 from contamination.core.files import write_text_atomically
-from contamination.core.report.tables import write_tables
+from contamination.core.report.tables import escape_markdown, write_tables
 
 
 @dataclass(frozen=True)
@@ -147,10 +147,13 @@ def _write_report_folder(folder: Path, name: str, results: pd.DataFrame) -> Writ
     if rates is not None:
         tables[""] = [rates]
     written = write_tables(folder / TABLES, tables)
-    text = [f"# {name}: detection of contamination, as logged to Weights & Biases"]
+    title = f"{name}: detection of contamination, as logged to Weights & Biases"
+    text = [f"# {escape_markdown(title)}"]
     for cell, tables_of_cell in tables.items():
-        text.append(f"## {cell or 'Over all cells'}")
-        text += [f"### {table.title}\n\n{table.markdown()}" for table in tables_of_cell]
+        text.append(f"## {escape_markdown(cell or 'Over all cells')}")
+        text += [
+            f"### {escape_markdown(table.title)}\n\n{table.markdown()}" for table in tables_of_cell
+        ]
     write_text_atomically(folder / REPORT, "\n\n".join(text) + "\n")
     content = [RESULTS, REPORT, *(str(path.relative_to(folder)) for path in written)]
     return WrittenFiles(content, {"cells": len(parts), "estimates": len(results)})

@@ -17,6 +17,7 @@ from contamination.audits.benchmark.origin import is_drawn
 from contamination.audits.benchmark.report import BenchmarkFindings
 from contamination.audits.benchmark.verdict import REFERENCE, audit_texts, order_texts
 from contamination.core.config import convert_config
+from contamination.core.distinct_names import distinctly_named
 from contamination.core.errors import ConfigError, require
 from contamination.data.examples import RowLayout
 from contamination.data.texts import Texts
@@ -176,11 +177,8 @@ def _models_by_name(model: Any, models: Any) -> dict[str, Any]:
         Path(model).name if isinstance(model, str | Path) else f"model {number}"
         for number, model in enumerate(models, 1)
     ]
-    repeated = {name for name in names if names.count(name) > 1}
-    return {
-        f"{name} ({number})" if name in repeated else name: model
-        for number, (name, model) in enumerate(zip(names, models, strict=True), 1)
-    }
+    distinct = distinctly_named(names, [f" ({number})" for number in range(1, len(names) + 1)])
+    return dict(zip(distinct, models, strict=True))
 
 
 def _tokenizer_and_context(model: Any, tokenizer: Any) -> tuple[Any, int | None]:

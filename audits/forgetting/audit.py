@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
 from contamination.core.config import Range, at_least, ranged_field, runtime_field
 
-REVISION = 2
+REVISION = 3
 """Of what stored results mean."""
 TASK_NAMES = ("accuracy", "extraction")
 METHODS = Range(
@@ -63,9 +63,10 @@ class Forgetting(Audit):
         def conduct(folder: Path) -> AuditResult:
             points = curves.points_table(cells, self.methods)
             fits = curves.fits_table(points)
-            half_lives = curves.half_life_table(fits)
+            detectable = curves.detectable_fits(fits, means)
+            half_lives = curves.half_life_table(detectable)
             factors = effects.factor_table(cells)
-            found_effects, problems = effects.effects_table(fits, factors)
+            found_effects, problems = effects.effects_table(detectable, factors)
             extraction = ExtractionConfig(
                 tokens=self.extraction_tokens, prefix_tokens=[self.extraction_prefix]
             )
@@ -84,7 +85,10 @@ class Forgetting(Audit):
             }
             findings = Findings(
                 self.methods[0], points, means, fits, half_lives, found_effects, factors, tasks,
-                (*problems, *(few if seeds < FEWEST_SEEDS else ()), *curves.limit_warnings(fits)),
+                (
+                    *problems, *(few if seeds < FEWEST_SEEDS else ()),
+                    *curves.limit_warnings(detectable),
+                ),
                 effects.largest_correlation(factors), facts,
             )  # fmt: skip
             further = {"points.csv": points, "fits.csv": fits, "factors.csv": factors}

@@ -26,6 +26,13 @@ Flags = NDArray[np.bool_]
 CONFIDENCE = 0.95
 GROUP = ["condition", "method", "occurrences"]
 """The columns of what a curve is about."""
+HALF_LIFE_COLUMNS = [
+    *GROUP, "form", "seeds", "anchor", "level", "rate", "rate_low", "rate_high",
+    "half_life", "half_life_low", "half_life_high", "aic", "held_out_error",
+]  # fmt: skip
+"""The columns of `half_life_table`, without `chosen`."""
+FEWEST_POINTS = 4
+"""The fewest scored models of a curve: three to fit it without the last one, which it predicts."""
 
 
 def points_table(cells: Sequence[ForgettingCell], methods: Sequence[str]) -> pd.DataFrame:
@@ -97,14 +104,14 @@ def fits_table(points: pd.DataFrame) -> pd.DataFrame:
 
     A curve is fitted to the excess at all steps, and again without the last one, which it then
     predicts. Steps with no tokens since the exposure are left out, and so is a group with fewer
-    than four others.
+    than `FEWEST_POINTS` others.
     Columns: those of `GROUP`, seed, form, anchor, level, rate, half_life, aic, held_out_error,
     at_limit.
     """
     rows = []
     for key, of_seed in points.groupby([*GROUP, "seed"], sort=False):
         used = of_seed[of_seed["tokens_since"] > 0].sort_values("tokens_since")
-        if len(used) < 4:
+        if len(used) < FEWEST_POINTS:
             continue
         tokens, values = used["tokens_since"].to_numpy(), used["excess"].to_numpy()
         for form in FORMS:
@@ -119,6 +126,27 @@ def fits_table(points: pd.DataFrame) -> pd.DataFrame:
             })  # fmt: skip
     columns = [*GROUP, "seed", "form", "anchor", "level", "rate", "half_life", "aic"]
     return pd.DataFrame(rows, columns=[*columns, "held_out_error", "at_limit"])
+
+
+def first_rows(means: pd.DataFrame) -> pd.DataFrame:
+    """Returns the row of the first scored model of each group, of the columns of `means_table`."""
+    return means.sort_values("step", kind="stable").drop_duplicates(GROUP).sort_index()
+
+
+def undetectable_groups(means: pd.DataFrame) -> pd.DataFrame:
+    """Returns the first rows of the groups that are not detectable right after their exposure.
+
+    The interval of their excess d′ then includes 0, chance, or lies below it: there is nothing that
+    could be forgotten, and a half-life would be that of noise.
+    """
+    first = first_rows(means)
+    return first[~(first["excess_low"] > 0)]
+
+
+def detectable_fits(fits: pd.DataFrame, means: pd.DataFrame) -> pd.DataFrame:
+    """Returns the fits of the groups that are not in `undetectable_groups`."""
+    nothing = pd.MultiIndex.from_frame(undetectable_groups(means)[GROUP])
+    return fits[~pd.MultiIndex.from_frame(fits[GROUP]).isin(nothing)]
 
 
 def limit_warnings(fits: pd.DataFrame) -> tuple[str, ...]:
@@ -159,10 +187,9 @@ def half_life_table(fits: pd.DataFrame) -> pd.DataFrame:
             **{f"half_life{end}": _half_life_or_nan(form, r, anchor) for end, r in ends.items()},
             "aic": of_form["aic"].sum(), "held_out_error": of_form["held_out_error"].mean(),
         })  # fmt: skip
-    table = pd.DataFrame(rows)
-    if len(table):
-        table["chosen"] = table["aic"] == table.groupby(GROUP, sort=False)["aic"].transform("min")
-    return table
+    table = pd.DataFrame(rows, columns=HALF_LIFE_COLUMNS)
+    lowest = table.groupby(GROUP, sort=False)["aic"].transform("min")
+    return table.assign(chosen=table["aic"] == lowest)
 
 
 def mean_and_interval(values: Floats) -> tuple[float, float, float]:

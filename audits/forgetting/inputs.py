@@ -31,7 +31,7 @@ from contamination.training.trained_model import (
 
 Floats = NDArray[np.float64]
 FEWEST_EXPORTS = 3
-"""Scored models after the last exposure that a curve is fitted to, the final one included."""
+"""Scored models after the last exposure that are compared, the final one included."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def _read_cell(field: str, cell: AuditedCell) -> ForgettingCell:
     if len(after) < FEWEST_EXPORTS or last == 0:
         raise ConfigError(
             f"{field}: {cell.name} has {len(after)} scored models after the last member was seen, "
-            f"at step {last}, and a curve needs {FEWEST_EXPORTS}. Insert the members early "
+            f"at step {last}, and the audit needs {FEWEST_EXPORTS}. Insert the members early "
             "(injection.token_window, training.order=corpus), and export the model more often "
             "(training.export_steps)."
         )

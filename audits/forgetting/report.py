@@ -10,9 +10,12 @@ import pandas as pd
 
 from contamination.audits.forgetting.curves import (
     CONFIDENCE,
+    FEWEST_POINTS,
     all_members,
+    first_rows,
     iter_mean_curves,
     mean_and_interval,
+    undetectable_groups,
 )
 from contamination.audits.forgetting.tasks import CONDITION
 from contamination.core.report.charts import (
@@ -26,7 +29,7 @@ from contamination.core.report.charts import (
     svg_element,
 )
 from contamination.core.report.document import ReportContent
-from contamination.core.report.tables import NO_VALUE, Table
+from contamination.core.report.tables import NO_VALUE, Table, format_interval
 from contamination.core.statistics.forgetting_curve import EXPONENTIAL, POWER
 
 FEWEST_SEEDS = 3
@@ -51,7 +54,7 @@ class Findings:
         points: `curves.points_table`.
         means: `curves.means_table`.
         fits: `curves.fits_table`.
-        half_lives: `curves.half_life_table`.
+        half_lives: `curves.half_life_table` of `curves.detectable_fits`.
         effects: `effects.effects_table`.
         factors: `effects.factor_table`.
         tasks: `tasks.tasks_table`.
@@ -96,6 +99,7 @@ def report(findings: Findings) -> ReportContent:
 
 
 def _conclusions(findings: Findings) -> Iterator[str]:
+    yield from _without_half_life(findings)
     chosen = all_members(findings.half_lives)
     chosen = chosen[(chosen["method"] == findings.method) & chosen["chosen"]]
     for _, row in chosen.iterrows():
@@ -115,13 +119,39 @@ def _conclusions(findings: Findings) -> Iterator[str]:
     yield from _against_weight_decay(findings)
 
 
+def _without_half_life(findings: Findings) -> Iterator[str]:
+    """Yields which conditions have no half-life, and why."""
+    means = all_members(findings.means)
+    means = means[means["method"] == findings.method]
+    nothing = {*undetectable_groups(means)["condition"]}
+    curves = all_members(findings.half_lives)
+    fitted = {*curves[curves["method"] == findings.method]["condition"]}
+    for _, row in first_rows(means).iterrows():
+        condition = row["condition"]
+        if condition in nothing:
+            excess = format_interval(*row[["excess", "excess_low", "excess_high"]])
+            yield (
+                f"**{condition}, {findings.method}: nothing to forget.** The members are not "
+                "detectable right after their last exposure: the excess d′ of the first scored "
+                f"model is {excess}. There is no half-life."
+            )
+        elif condition not in fitted:
+            models = int((means["condition"] == condition).sum())
+            yield (
+                f"**{condition}, {findings.method}: too few scored models for a half-life.** It "
+                f"has {models}, and a curve needs {FEWEST_POINTS} from after the last exposure. "
+                "Export the model more often (training.export_steps)."
+            )
+
+
 def _against_weight_decay(findings: Findings) -> Iterator[str]:
     """Yields whether forgetting was faster than the weight decay alone."""
     means = all_members(findings.means)
     means = means[means["method"] == findings.method]
+    nothing = {*undetectable_groups(means)["condition"]}
     for condition, rows in means.groupby("condition", sort=False):
         first, last = rows.iloc[0], rows.iloc[-1]
-        if first["excess"] <= 0:
+        if condition in nothing:
             continue
         left, bound = last["excess"] / first["excess"], last["share_left"] / first["share_left"]
         faster = "faster" if left < bound else "not faster"
@@ -163,7 +193,8 @@ def half_lives_text(data: pd.DataFrame) -> Table:
         "never: the rate (or an end of its interval) is not above 0. Intervals: "
         f"{CONFIDENCE:.0%}, Student's over the seeds' rates. AIC: the sum over seeds; the form "
         "with the lower one is chosen. Error: of the excess that a curve without the last scored "
-        "model predicts for it, mean over seeds."
+        "model predicts for it, mean over seeds. Members whose first excess d′ is not clearly "
+        "above 0 are left out: there is nothing to forget."
     )
     header = ["condition", "method", "occurrences", "form", "chosen", "first excess", "half-life",
               "AIC", "error"]  # fmt: skip
@@ -274,10 +305,11 @@ def forgetting_chart(findings: Findings, condition: str) -> InlineChart:
         for row, curve in iter_mean_curves(curves):
             colour, dash, label = styles[row["form"]]
             axes.plot(tokens, curve.value(tokens), dash, color=colour, label=label)
-        first = means.iloc[0]
-        bound = first["excess"] * means["share_left"] / first["share_left"]
-        axes.plot(means["tokens_since"], bound, ":", color=SERIES[2],
-                  label="weight decay alone, Π(1 − λη) (Bordt et al. 2024)")  # fmt: skip
+        if undetectable_groups(means).empty:
+            first = means.iloc[0]
+            bound = first["excess"] * means["share_left"] / first["share_left"]
+            axes.plot(means["tokens_since"], bound, ":", color=SERIES[2],
+                      label="weight decay alone, Π(1 − λη) (Bordt et al. 2024)")  # fmt: skip
         ends = np.abs(means[["excess_low", "excess_high"]].to_numpy().T
                       - means["excess"].to_numpy())  # fmt: skip
         axes.errorbar(means["tokens_since"], means["excess"], ends, fmt="o", color=MEMBER, ms=5,

@@ -171,6 +171,8 @@ def _mean_where(values: Results, mask: Flags) -> Results:
 def read_groups(field: str, stage: AuditStage, cells: Sequence[AuditedCell]) -> list[Group]:
     """Asks every model the questions of its family's pool; returns the contaminated conditions.
 
+    Cells whose models are equal are asked once, as the clean twins of both swapped replicates.
+
     Args:
         field: the config field that names the cells, for errors.
         stage: of the audit, which says how models are run.
@@ -183,7 +185,11 @@ def read_groups(field: str, stage: AuditStage, cells: Sequence[AuditedCell]) -> 
     for members_of_family in split_into_families(field, cells):
         twins = [cell for cell in members_of_family if not cell.doses.any()]
         pool = min(twins, key=lambda cell: (cell.cell.seed, cell.name)).paths.corpus
-        answered = [Answered(c, _ask(stage, c, pool)) for c in members_of_family]
+        answers: dict[str, pd.DataFrame] = {}
+        for cell in members_of_family:
+            if (model := cell.cell.digests["model"]) not in answers:
+                answers[model] = _ask(stage, cell, pool)
+        answered = [Answered(c, answers[c.cell.digests["model"]]) for c in members_of_family]
         groups += make_groups(field, answered)
     return groups
 

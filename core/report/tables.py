@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,9 +92,33 @@ def markdown_table(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str
     return "\n".join(f"| {' | '.join(row)} |" for row in padded_rows)
 
 
+MARKDOWN_ESCAPES: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
+    (r"&(?=#?\w+;)", "&amp;"),  # an entity
+    (r"\\(?=[!-/:-@\[-`{-~])", r"\\\\"),  # a backslash that would escape what follows
+    (r"<(?=[A-Za-z/!?])", "&lt;"),  # a tag, or a link in angle brackets
+    (r"[`|~$]", r"\\\g<0>"),  # code, a table's column, struck text, a formula
+    (r"(?<!\*)\*(?!\*)(?:(?<=\S\*)|(?=\S))|\*{3,}", lambda run: r"\*" * len(run[0])),
+    (r"(?<![^\W_])_+|_+(?![^\W_])", lambda run: r"\_" * len(run[0])),
+    (r"\](?=[(\[])", r"\\]"),  # a link or an image
+    (r"^\[(?=[^\]]*\](?:[: ]|$))", r"\\["),  # the target of a link, or a box to tick
+    (r"(?<=\w):(?=//)|(?<=www)\.", r"\\\g<0>"),  # an address, which is a link by itself
+    (r"(?<=[\w.+-])@(?=[\w-])", "<!-- -->@"),  # GitHub links `a\@b.c`, too
+    (r"^(?:#{1,6}(?= |$)|>|[-+*](?= |$)|[-=]{2,})", r"\\\g<0>"),  # a heading, quote, list, rule
+    (r"^(\d{1,9})(?=[.)](?: |$))", r"\1\\"),  # a numbered list
+)  # fmt: skip
+"""Pattern → replacement, in order: what Markdown would not show as it is written."""
+
+
 def escape_markdown(text: str) -> str:
-    """Returns the text on one line, escaped for a Markdown table; **bold** is not changed."""
-    return re.sub("<(?=[A-Za-z/!])", "&lt;", " ".join(text.split()).replace("|", r"\|"))
+    """Returns the text on one line, for a paragraph, heading, list or table of Markdown.
+
+    It is shown as it is written, whatever it came from: no part of it becomes a link, not even an
+    address, as GitHub makes of it. Only **bold** is kept, which the reports' sentences have.
+    """
+    text = " ".join(text.split())
+    for pattern, replacement in MARKDOWN_ESCAPES:
+        text = re.sub(pattern, replacement, text, flags=re.IGNORECASE)
+    return text
 
 
 NO_VALUE = "–"  # the text of a cell without a value
@@ -171,8 +195,8 @@ def write_tables(folder: Path, tables: Mapping[str, Sequence[Table]]) -> list[Pa
 
 
 def _markdown_section(condition: str, table: Table) -> str:
-    heading = f"## {condition}\n\n" if condition else ""
-    return f"{heading}{table.title}\n\n{table.markdown()}\n"
+    heading = f"## {escape_markdown(condition)}\n\n" if condition else ""
+    return f"{heading}{escape_markdown(table.title)}\n\n{table.markdown()}\n"
 
 
 def format_estimate(value: float, low: float, high: float, needs: str) -> str:

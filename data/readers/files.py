@@ -17,6 +17,7 @@ from typing import Any
 from contamination.core.config import Ranged, one_of, ranged_field
 from contamination.core.errors import ConfigError, near_names, require
 from contamination.core.hashing import combined_digest, digests_by_name
+from contamination.core.stored_files import finite_float
 from contamination.data.readers import Document
 from contamination.data.readers.mixture import check_weights, interleave_by_weight
 from contamination.data.readers.rows import (
@@ -64,7 +65,7 @@ def _parse_json(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
+        return json.loads(value, parse_float=finite_float)
     except ValueError:
         return MISSING_VALUE
 

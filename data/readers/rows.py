@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import math
 import sys
 import zlib
 from collections import Counter
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from contamination.core.errors import DataError, require
+from contamination.core.stored_files import LARGEST_NUMBER, NumberTooLargeError, finite_float
 from contamination.core.user_files import open_to_read
 from contamination.data.config import ON_ERROR
 
@@ -169,7 +171,11 @@ def _read_json_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
         if line is None or not line.strip():
             continue
         try:
-            value = json.loads(line)
+            value = json.loads(line, parse_float=finite_float)
+        except NumberTooLargeError as error:
+            detail = _describe_overflow(line) or str(error)
+            reading.tally.reject("number too large", row.where, detail)
+            continue
         except (ValueError, RecursionError) as error:
             reading.tally.reject("line is not JSON", row.where, str(error))
             continue
@@ -180,6 +186,29 @@ def _read_json_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
         else:
             detail = f"a {type(value).__name__}; each line must be an object"
             reading.tally.reject("line is not an object", row.where, detail)
+
+
+class _WrittenNumber(float):
+    """A number that is written with a point or an exponent; "Infinity" and "NaN" are plain ones."""
+
+
+def _describe_overflow(line: str) -> str | None:
+    """Returns which field of a JSON line is beyond the largest float; None if that is not clear."""
+    try:
+        paths: list[tuple[str, Any]] = [("", json.loads(line, parse_float=_WrittenNumber))]
+    except (ValueError, RecursionError):  # what follows the number is not JSON
+        return None
+    while paths:
+        path, value = paths.pop()
+        if isinstance(value, _WrittenNumber) and math.isinf(value):
+            name = repr(path) if path else "it"
+            return f"{name} is beyond {LARGEST_NUMBER}; give a smaller number, or a string"
+        start = f"{path}." if path else ""
+        if isinstance(value, list):
+            value = dict(enumerate(value))
+        if isinstance(value, dict):
+            paths += [(f"{start}{key}", inner) for key, inner in reversed([*value.items()])]
+    return None  # two fields have one name, and the second is no such number
 
 
 def _read_csv_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:

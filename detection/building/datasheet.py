@@ -14,6 +14,7 @@ import yaml
 from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, run_folder
 from contamination.core.hashing import digests_by_name
 from contamination.core.progress import progress_bar
+from contamination.core.report.tables import escape_markdown
 from contamination.core.seeds import derive_seed
 from contamination.core.statistics.estimates import confidence_interval
 from contamination.core.statistics.metrics import AUROC
@@ -110,11 +111,10 @@ def _date_span(rows: Rows) -> str:
 
 def render_markdown(sheet: Mapping[str, Any]) -> str:
     """Returns the datasheet in Markdown: one heading per section, then its table or values."""
-    lines = [f"# {sheet['name']}", "", sheet["about"]]
+    lines = [f"# {escape_markdown(sheet['name'])}", "", sheet["about"]]
     for title, section in sheet.items():
         if title not in ("name", "about"):
-            heading = f"## {title.replace('_', ' ').capitalize()}"
-            lines += ["", heading, "", *_render_section(section)]
+            lines += ["", f"## {_render_name(title).capitalize()}", "", *_render_section(section)]
     return "\n".join(lines) + "\n"
 
 
@@ -136,16 +136,24 @@ def render_hub_card(sheet: Mapping[str, Any], licence: str) -> str:
 def _render_section(section: Any) -> Iterator[str]:
     if isinstance(section, Mapping):
         for name, value in section.items():
-            yield f"- {name.replace('_', ' ')}: {_render_value(value)}"
+            yield f"- {_render_name(name)}: {_render_value(value)}"
     elif section:
         columns = list(dict.fromkeys(name for row in section for name in row))
-        yield f"| {' | '.join(name.replace('_', ' ') for name in columns)} |"
+        yield f"| {' | '.join(map(_render_name, columns))} |"
         yield f"|{' --- |' * len(columns)}"
         for row in section:
             yield f"| {' | '.join(_render_value(row.get(name, '')) for name in columns)} |"
 
 
+def _render_name(name: str) -> str:
+    return escape_markdown(name.replace("_", " "))
+
+
 def _render_value(value: Any) -> str:
+    return escape_markdown(_value_text(value))
+
+
+def _value_text(value: Any) -> str:
     if isinstance(value, Mapping) and "auroc" in value:
         note = f" {value['warning']}" if value["warning"] else ""
         return f"{value['auroc']:.3f} [{value['low']:.3f}, {value['high']:.3f}]{note}"
@@ -153,11 +161,10 @@ def _render_value(value: Any) -> str:
         return f"not measured: {value['needs']}"
     if isinstance(value, Mapping):
         return ", ".join(
-            f"{name.replace('_', ' ')} {_render_value(inner)}" for name, inner in value.items()
+            f"{name.replace('_', ' ')} {_value_text(inner)}" for name, inner in value.items()
         )
     text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else value
-    text = text if isinstance(text, str) else json.dumps(value)
-    return text.replace("|", "\\|")
+    return text if isinstance(text, str) else json.dumps(value)
 
 
 KIND = "benchmark"

@@ -85,6 +85,7 @@ def report_content(
     items: pd.DataFrame,
     matches: pd.DataFrame,
     skipped: Mapping[str, int],
+    ignored_ngrams: tuple[int, int] | None = None,
 ) -> ReportContent:
     """Returns the report's content.
 
@@ -94,6 +95,7 @@ def report_content(
         items: see `items_table`.
         matches: one row per document and item that share text.
         skipped: the rows that could not be used: reason → count.
+        ignored_ngrams: see `ItemSearch.ignored_ngrams`.
     """
     total = CorpusLoss.total(losses)
     found, unseen = int((items["documents"] > 0).sum()), int((items["unseen"] != "").sum())
@@ -115,6 +117,12 @@ def report_content(
         "removed": stage.remove,
         "files": f"{len(losses):,}",
     }
+    if ignored_ngrams is not None:
+        ignored, number = ignored_ngrams
+        facts["n-grams ignored"] = (
+            f"{ignored:,} of the items' {number:,} ({format_percent(ignored, number)}), which are "
+            f"in more than matcher.max_documents={stage.matcher['max_documents']} documents"
+        )
     if skipped:
         facts["left out"] = ", ".join(f"{count:,} × {reason}" for reason, count in skipped.items())
     return ReportContent(

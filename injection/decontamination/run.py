@@ -158,7 +158,8 @@ def _clean_and_write(
     table = items_table(items, task.search.unseen, matches)
     write_parquet(folder / "items.parquet", _arrow_table(table))
     skipped = _sum_counts([result["skipped"] for result in results])
-    content = report_content(stage, losses, table, matches, skipped)
+    ignored = task.search.ignored_ngrams
+    content = report_content(stage, losses, table, matches, skipped, ignored)
     (folder / "report.md").write_text(markdown_document(content), encoding="utf-8")
     (folder / "report.html").write_text(html_document(content), encoding="utf-8")
     shutil.rmtree(work)
@@ -171,6 +172,7 @@ def _clean_and_write(
         "items": len(table),
         "unseen_items": int((table["unseen"] != "").sum()),
         "flagged_items": int((table["documents"] > 0).sum()),
+        **({} if ignored is None else {"ignored_ngrams": ignored[0]}),
         "skipped": skipped,
         "summary": content.conclusions[0].replace("**", ""),
     }

@@ -53,6 +53,20 @@ def test_the_report_holds_every_table_and_the_chart(text, results):
         assert table.markdown() in report
 
 
+def test_no_name_in_the_report_is_a_link(findings, results):
+    link, shown = "[a](http://b.c)", r"[a\](http\://b.c)"
+    picture = Picture("charts/a b.png", link, link)
+    section = Section(link, results, [], [picture], [link])
+    named = replace(
+        findings, title=link, answer=[link], headline=[link], controls=link,
+        examples=["examples/[a](b).html"],
+    )  # fmt: skip
+    report = render_markdown(named, [section])
+    assert report.count(shown) == report.count("b.c") == 8
+    assert f"![{shown}](charts/a%20b.png)" in report
+    assert r"[[a\](b)](examples/%5Ba%5D%28b%29.html)" in report
+
+
 def test_conditions_keep_their_order(results):
     both = pd.concat([results.assign(condition="z"), results.assign(condition="a")])
     assert list(rows_by_condition(both)) == ["z", "a"]

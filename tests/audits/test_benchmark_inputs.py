@@ -144,3 +144,5 @@ def test_the_first_rows_of_each_side_are_read(scored, tmp_path):
 def test_models_in_a_list_are_named_by_their_folders():
     found = api._models_by_name(None, ["a/base", "b/base", "b/chat/"])
     assert found == {"base (1)": "a/base", "base (2)": "b/base", "chat": "b/chat/"}
+    found = api._models_by_name(None, ["a/base", "b/base", "b/base (2)"])
+    assert list(found.values()) == ["a/base", "b/base", "b/base (2)"]

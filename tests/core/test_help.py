@@ -120,3 +120,16 @@ print({name: sorted(modules) for name, modules in imported_by.items() if modules
 def test_similar_fields(name, similar):
     fields = ["method", "seed", "model.pretraining.learning_rate", "training.learning_rate"]
     assert similar_fields(name, fields) == similar
+
+
+def test_every_summary_of_the_overview_begins_in_one_column_after_its_name():
+    commands = [command for command in COMMANDS.values() if command.group]
+    lines = render_overview().split("\n")
+    starts = set()
+    for command in commands:
+        (line,) = [line for line in lines if line.startswith(f"  {command.name} ")]
+        summary = line.removeprefix(f"  {command.name}").strip()
+        assert command.summary.startswith(summary)
+        starts.add(line.index(summary))
+    assert starts == {2 + max(len(command.name) for command in commands) + 2}
+    assert max(map(len, lines)) <= WIDTH

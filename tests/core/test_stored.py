@@ -78,6 +78,13 @@ def test_json_that_is_nested_deeply_is_a_value_error(depth):
     assert parse_json('{"a": [1, {"b": null}]}') == {"a": [1, {"b": None}]}
 
 
+@pytest.mark.parametrize("text", ["1e400", "-1e400", "9" * 400 + ".0", '{"a": [1, {"b": 1e309}]}'])
+def test_a_number_that_python_would_read_as_infinity_is_a_value_error(text):
+    with pytest.raises(ValueError, match=r"the number \S+ is beyond 1.8e308"):
+        parse_json(text)
+    assert parse_json("[1e308, 1e-400, -0.5]") == [1e308, 0.0, -0.5]
+
+
 def test_only_a_regular_file_of_a_limited_size_is_read(tmp_path):
     file = tmp_path / "a.json"
     file.write_text("abc")

@@ -184,6 +184,7 @@ BAD = {
     "invalid UTF-8": b'{"text": "\xff"}\n',
     "missing field": b'{"txt": "x"}\n',
     "text is not a string": b'{"text": 3}\n',
+    "number too large": b'{"text": "x", "quality": 1e400}\n',
 }
 
 

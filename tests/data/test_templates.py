@@ -28,6 +28,7 @@ BAD = {
     '{"question": "\\u0000 \\ufeff", "answer": ["a"]}': "empty field .'question' is blank",
     '{"question": "q\\ud800", "answer": ["a"]}': "invalid UTF-8 .the field 'question'",
     '{"question"': "line is not JSON",
+    '{"question": 1e400, "answer": ["a"]}': "number too large .'question' is beyond 1.8e308",
 }
 
 

@@ -12,7 +12,8 @@ from contamination.analysis.law.stored_law import KIND, open_law, write_law
 from contamination.core.artifacts import WrittenFiles, build_or_open
 from contamination.core.cli import compose_stage
 from contamination.core.errors import ArtifactError, ConfigError
-from contamination.launch.power import PowerStage, plan_table
+from contamination.launch.power_config import PowerStage
+from contamination.launch.power_tables import plan_table
 
 LAW = Law(
     factors={"occurrences": [1.0, 8.0, 2.8]},
@@ -154,3 +155,11 @@ def test_copies_that_do_not_fit_into_the_corpus_are_named():
     )
     assert "no such corpus can be made" in small
     assert "no such corpus" not in large
+
+
+def test_a_law_whose_growth_is_at_its_bound_is_named(folder):
+    assert "not identified" not in plan_table(stage(f"fit={folder}")).note
+    other = folder.with_name("law-ba9876543210")
+    unclear = replace(LAW, growth={"loss": 1.49999, "min_k": 0.2})
+    build_or_open(other, {}, {}, lambda f: WrittenFiles([write_law(f, unclear)]))
+    assert "κ of loss is at the bound" in plan_table(stage(f"fit={other}")).note

@@ -42,9 +42,12 @@ class ItemSearch(ABC):
 
     Attributes:
         unseen: for each item, why the rule can't find it in any document; "" if it can.
+        ignored_ngrams: how many of the items' distinct n-grams are ignored, as they are in more
+            documents than the rule's limit, and how many there are; None: it has no limit.
     """
 
     unseen: Sequence[str]
+    ignored_ngrams: tuple[int, int] | None = None
 
     @abstractmethod
     def matches(self, document: str) -> list[Match]:

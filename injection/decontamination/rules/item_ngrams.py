@@ -83,6 +83,7 @@ class ItemNgrams:
         item_words: the number of words of each item, shape (items,).
         distinct: the number of distinct n-grams of each item that are searched for, shape (items,).
         unseen: for each item, why it can't be found; "" if it can.
+        ignored: see `ItemSearch.ignored_ngrams`.
     """
 
     def __init__(
@@ -120,9 +121,11 @@ class ItemNgrams:
             np.array([i for i, _ in pieces], np.int64), [len(words) for _, words in pieces]
         )
         self._is_ignored = np.zeros(len(self.index.grams), bool)
+        self.ignored: tuple[int, int] | None = None
         has_ngram = self._count_distinct() > 0
         if max_documents is not None and document_counts is not None:
             self._is_ignored = document_counts > max_documents
+            self.ignored = int(self._is_ignored.sum()), len(self._is_ignored)
         self.distinct = self._count_distinct()
         shortest = np.inf if whole_item_words is None else whole_item_words
         is_whole = ~has_ngram & (self.item_words >= shortest)

@@ -61,6 +61,7 @@ class LongestMatch(Rule):
 class _Search(ItemSearch):
     def __init__(self, rule: LongestMatch, ngrams: ItemNgrams) -> None:
         self._rule, self._ngrams, self.unseen = rule, ngrams, ngrams.unseen
+        self.ignored_ngrams = ngrams.ignored
 
     def matches(self, document: str) -> list[Match]:
         """Returns the items with a long enough run in the document."""

@@ -72,6 +72,7 @@ class NgramUnion(Rule):
 class _Search(ItemSearch):
     def __init__(self, rule: NgramUnion, ngrams: ItemNgrams) -> None:
         self._rule, self._ngrams, self.unseen = rule, ngrams, ngrams.unseen
+        self.ignored_ngrams = ngrams.ignored
         self._kind = f"{rule.n}-grams"
 
     def matches(self, document: str) -> list[Match]:

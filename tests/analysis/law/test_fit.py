@@ -1,10 +1,11 @@
+import re
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from scipy.stats import t
 
-from contamination.analysis.law.fit import fit_law
+from contamination.analysis.law.fit import fit_law, unidentified_growth
 from contamination.analysis.law.predict import NEW, predict
 from contamination.analysis.law.report import coefficient_rows
 from contamination.analysis.law.stored_law import parse_law
@@ -132,3 +133,23 @@ def test_a_shift_without_an_error_is_named(rows, column, value):
     words = rf"1 of {len(rows)} shifts can't be fitted.*{row['method']} on {row['benchmark']}"
     with pytest.raises(ConfigError, match=words):
         fit_law(broken, {}, 1e4)
+
+
+@pytest.mark.parametrize("column", ["cell", "method", "benchmark"])
+@pytest.mark.parametrize("mean", [0.0, -0.1])
+def test_a_level_whose_mean_shift_is_not_above_0_is_named_with_its_remedy(rows, column, mean):
+    """Its log δ would be −∞: the fit does not settle, or its intercept is off by several units."""
+    name = rows[column].iloc[0]
+    shifts = rows["shift"].mask(rows[column] == name, mean)
+    words = rf"{column} {re.escape(name)} \({mean:.3g}\).*held_out=\[\{{{column}: \['{name}'\]\}}\]"
+    with pytest.raises(ConfigError, match=words):
+        fit_law(rows.assign(shift=shifts), {}, 1e4)
+
+
+def test_a_growth_at_its_bound_is_not_identified(law, rows):
+    assert unidentified_growth(law.growth) == []
+    variances = rows["member_variance"].where(rows["method"] != "loss", 1e4)
+    found = fit_law(rows.assign(member_variance=variances), {}, 1e4)
+    assert found.growth["loss"] == pytest.approx(1.5, abs=1e-3)
+    assert unidentified_growth(found.growth) == ["loss"]
+    assert unidentified_growth({"loss": -1.4999, "min_k": 1.2}) == ["loss"]

@@ -53,6 +53,15 @@ def test_the_text_has_the_coefficients_and_the_chart_is_drawn(results, tmp_path)
         assert path.stat().st_size > 10_000
 
 
+def test_a_growth_at_its_bound_is_warned_of(results):
+    assert "not identified" not in markdown_document(law_document(results))
+    growth = {**results.law.growth, "loss": -1.49999}
+    text = markdown_document(
+        law_document(replace(results, law=replace(results.law, growth=growth)))
+    )
+    assert "κ of loss (-1.5) is at the bound of the fit, ±1.5: it is not identified" in text
+
+
 def test_the_prediction_is_near_the_truth(results):
     row = results.predictions[results.predictions["method"] == "loss"].iloc[0]
     assert row["shift"] == pytest.approx(0.4 * 3**0.9, rel=0.15)

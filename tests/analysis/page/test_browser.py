@@ -36,6 +36,23 @@ def opened(driver, address):
     return driver
 
 
+def test_a_name_with_tags_is_no_link_in_a_chart(driver, findings, report, tmp_path):
+    """Plotly makes links of the tags in its texts."""
+    name = '<a href="https://a.b">m & c</a>'
+    loss = findings.pooled[findings.pooled["method"] == "loss"]
+    rows = loss.assign(method=name, benchmark=loss["benchmark"].replace("boolq", name))
+    none = {"curves": findings.curves.head(0), "bins": findings.bins.head(0)}
+    path = tmp_path / "tags.html"
+    path.write_text(render_page(replace(findings, pooled=rows, **none), {}))
+    address = report.current_url
+    opened(driver, path.as_uri())
+    links = "return document.querySelectorAll('.js-plotly-plot a').length"
+    words = "return document.getElementById('occurrences').textContent"
+    assert driver.execute_script(links) == 0
+    assert name in driver.execute_script(words)
+    opened(driver, address)
+
+
 @pytest.fixture
 def narrow(report):
     """The page on a phone."""

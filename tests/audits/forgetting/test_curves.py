@@ -97,19 +97,23 @@ def test_an_unknown_method_and_different_examples_are_refused(cells):
         curves.means_table([cells[0], others], ["loss"])
 
 
-def test_the_report_says_what_was_found(cells):
+def findings_of(cells):
     points, means = (make(cells, ["loss"]) for make in (curves.points_table, curves.means_table))
     fits = curves.fits_table(points)
+    detectable = curves.detectable_fits(fits, means)
     factors = effects.factor_table(cells)
-    found, problems = effects.effects_table(fits, factors)
+    found, problems = effects.effects_table(detectable, factors)
     tasks = points[["condition", "seed", "step", "occurrences", "tokens_since"]].assign(
         task="accuracy", members=0.5, nonmembers=0.4, examples=9
     )
-    findings = Findings(
-        "loss", points, means, fits, curves.half_life_table(fits), found, factors, tasks,
+    return Findings(
+        "loss", points, means, fits, curves.half_life_table(detectable), found, factors, tasks,
         tuple(problems), facts={"cells": "3"},
     )  # fmt: skip
-    content = report(findings)
+
+
+def test_the_report_says_what_was_found(cells):
+    content = report(findings_of(cells))
     text, page = markdown_document(content), html_document(content)
     assert "The excess d′ falls to half in" in text
     assert "faster than weight decay alone" in text
@@ -119,6 +123,37 @@ def test_the_report_says_what_was_found(cells):
     assert "Π(1 − λη) (Bordt et al. 2024)" in page
     assert "nan" not in text.lower().replace("tenant", "")
     assert all(isinstance(table.data, pd.DataFrame) and table.lines for table in content.tables)
+
+
+def test_members_that_were_never_detectable_have_no_half_life():
+    """Half-lives of noise look like any other: they are not computed."""
+    findings = findings_of([forgetting_cell(seed, level=0.0) for seed in range(3)])
+    content = report(findings)
+    text, page = markdown_document(content), html_document(content)
+    assert "nothing to forget" in text
+    assert "not detectable right after their last exposure" in text
+    assert "falls to half" not in text
+    assert "weight decay alone" not in text + page
+    assert findings.half_lives.empty
+    assert len(findings.fits)
+
+
+def test_only_the_groups_that_are_detectable_have_half_lives(cells):
+    means = curves.means_table(cells, ["loss"])
+    first = (means["step"] == STEPS[0]) & (means["occurrences"] == "1")
+    hidden = means.assign(excess_low=means["excess_low"].mask(first, -0.01))
+    fits = curves.fits_table(curves.points_table(cells, ["loss"]))
+    assert {*curves.detectable_fits(fits, hidden)["occurrences"]} == {"any", "4"}
+    assert curves.detectable_fits(fits, means).equals(fits)
+
+
+def test_three_scored_models_have_no_curve_and_the_report_says_so(cells):
+    """An empty table of half-lives had no columns."""
+    content = report(findings_of([replace(cell, steps=cell.steps[-3:]) for cell in cells]))
+    text = markdown_document(content)
+    assert "It has 3, and a curve needs 4" in text
+    assert "half-life" not in text.partition("##")[2].partition("What this can't prove")[0]
+    assert html_document(content)
 
 
 def test_curves_at_the_limit_are_warned_of(cells):

@@ -1,9 +1,12 @@
 """The audit of inflation as a command: its artefact, its settings and bad input."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 from contamination.audits.base import AuditStage
+from contamination.audits.inflation import inputs
 from contamination.audits.run import run
 from contamination.core.errors import ConfigError
 from tests.audits.inflation.simulated import ITEMS, simulated_cells
@@ -53,3 +56,23 @@ def test_every_setting_that_changes_the_result_names_the_folder(tmp_path):
 def test_bad_fields_are_named(tmp_path, fields, words):
     with pytest.raises(ConfigError, match=words):
         run(stage(tmp_path, **fields))
+
+
+def test_clean_twins_of_both_replicates_with_one_model_are_asked_once(monkeypatch, tmp_path):
+    """Without copies both trainings read the same corpus; only the names of their cells differ."""
+    answered = [*simulated_cells(2, direct=1.0)]
+    twins = [one for one in answered if not one.cell.doses.any()]
+    for twin in twins:
+        cell = twin.cell.cell
+        other = replace(cell, name=f"{cell.name}-swapped", swapped=True)
+        answered.append(replace(twin, cell=replace(twin.cell, cell=other)))
+    by_name, asked = {one.cell.name: one.answers for one in answered}, []
+
+    def ask(stage, cell, pool):
+        asked.append(cell.name)
+        return by_name[cell.name]
+
+    monkeypatch.setattr(inputs, "_ask", ask)
+    (group,) = inputs.read_groups("cells", stage(tmp_path), [one.cell for one in answered])
+    assert (len(answered), len(group.cells)) == (8, 4)
+    assert len(asked) == 6

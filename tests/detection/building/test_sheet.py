@@ -69,6 +69,18 @@ def test_a_member_that_is_dated_by_an_edit_is_said_to_be(built, tmp_path):
                      (folder / "datasheet.md").read_text())  # fmt: skip
 
 
+def test_no_text_of_a_datasheet_is_a_link():
+    link, shown = "[a](http://b.c) **d|", r"[a\](http\://b.c) **d\|"
+    sheet = {
+        "name": link, "about": "Texts.", link: {link: link, "inner": {link: [link]}},
+        "sets": [{"set": link, link: 1_000, "blind": {"needs": link}}],
+    }  # fmt: skip
+    text = datasheet.render_markdown(sheet)
+    assert text.count(shown) == text.count("b.c") == 9
+    assert "1,000" in text
+    assert datasheet.render_hub_card(sheet, "cc0-1.0").endswith(text)
+
+
 @pytest.mark.parametrize(
     ("value", "day"),
     [

@@ -153,7 +153,7 @@ def test_a_line_break_hides_an_item_from_lines_but_not_from_items():
     [
         ("marin", {"n": 13, "min_share": 0.5, "share_of": "line", "whole_item_words": None}),
         ("contam", {"n": 8, "min_share": 0.5, "whole_item_words": None}),
-        ("ngram_union", {"n": 13, "max_documents": 10, "whole_item_words": 5}),
+        ("ngram_union", {"n": 13, "max_documents": None, "whole_item_words": 5}),
         ("longest_match", {"n": 8, "max_documents": None, "whole_item_words": 5}),
         ("embedding", {"min_similarity": 0.8}),
     ],

@@ -159,9 +159,19 @@ def test_frequent_ngrams_are_counted_over_all_files(here):
         (here / f"corpus/more{number}.jsonl").write_bytes(lines([common]))
     artifact = run("matcher.max_documents=4")
     assert artifact.counts["flagged_items"] == 1  # the river is in five documents
+    grams = {tuple(words[i : i + 8]) for words in (RIVER.split(), KING.split())
+             for i in range(len(words) - 7)}  # fmt: skip
+    ignored = len(RIVER.split()) - 7
+    assert artifact.counts["ignored_ngrams"] == ignored
+    report = (artifact.path / "report.md").read_text()
+    assert f"{ignored} of the items' {len(grams)} (" in report
+    assert "which are in more than matcher.max_documents=4 documents" in report
     items = pd.read_parquet(artifact.path / "items.parquet").set_index("example_id")
     assert items["unseen"]["river"] == "all its 8-grams are in more than 4 documents"
     assert run("matcher.max_documents=5").counts["flagged_items"] == 2
+    unlimited = run()
+    assert unlimited.counts["flagged_items"] == 2
+    assert "n-grams ignored" not in (unlimited.path / "report.md").read_text()
 
 
 def test_an_interrupted_run_continues_with_the_next_file(here, monkeypatch):
