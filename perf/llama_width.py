@@ -110,7 +110,7 @@ def largest_difference(runs: Path) -> float:
     folder = only(runs, "model/*-study-*/hf")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    differences = []
+    differences: list[float] = []
     for text in texts.itertuples():
         ids = torch.tensor([tokenizer(text.text)["input_ids"]])
         with torch.inference_mode():
