@@ -30,7 +30,9 @@ class Factor:
     title: str
     """Of its charts."""
     axis: str
-    """How sentences and axes call it."""
+    """How axes, tables and the sentences on slopes call it."""
+    setting: str
+    """How the answer states one of its values, as a format."""
     integer: bool = False
     """Whether its values are whole numbers, missing (<NA>) where unknown."""
     shared_as: str = ""
@@ -56,6 +58,7 @@ FACTORS = (
         ("training.learning_rate",),
         "Detection by learning rate",
         "peak learning rate",
+        "a peak learning rate of {}",
         shared_as="learning rate {:g}",
     ),
     Factor(
@@ -63,6 +66,7 @@ FACTORS = (
         ("injection.budget_tokens",),
         "Detection by corpus size",
         "tokens of the training corpus",
+        "a corpus of {} tokens",
         shared_as="{:,} tokens",
     ),
     Factor(
@@ -70,6 +74,7 @@ FACTORS = (
         ("model",),
         "Detection by model size",
         "parameters of the model",
+        "a model of {} parameters",
         integer=True,
         bound=("model",),
     ),
@@ -78,6 +83,7 @@ FACTORS = (
         ("injection.example_max_tokens",),
         "Detection by text length",
         "most tokens of an example",
+        "examples of at most {} tokens",
         integer=True,
     ),
     Factor(
@@ -85,12 +91,14 @@ FACTORS = (
         ("training.epochs",),
         "Detection by epochs",
         "epochs of the last training",
+        "{} epochs of the last training",
     ),
     Factor(
         "mean_occurrences",
         ("occurrences",),
         "Detection by mean occurrences",
         "mean occurrences of a member",
+        "{} mean occurrences of a member",
     ),
 )
 BY_COLUMN: Mapping[str, Factor] = {factor.column: factor for factor in FACTORS}

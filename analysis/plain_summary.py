@@ -59,7 +59,9 @@ def plain_sentences(
         sweeps: its sweeps; at most two are described.
         config: the report's confidence and false-positive rates.
     """
-    described = [text for sweep in sweeps[:MOST_SWEEPS] if (text := _sweep_sentences(sweep))]
+    described = [
+        text for sweep in sweeps[:MOST_SWEEPS] if (text := _sweep_sentences(sweep, sweeps))
+    ]
     if described:
         return described
     conditions = dict(rows_by_condition(pooled))
@@ -111,21 +113,26 @@ def _members_sentence(
     return _describe_levels(levels, seen, direction)
 
 
-def _sweep_sentences(sweep: Sweep) -> str:
-    """How detectable members are at the ends of the sweep; empty without a method everywhere."""
+def _sweep_sentences(sweep: Sweep, sweeps: Sequence[Sweep]) -> str:
+    """How detectable members are at the ends of the sweep; empty without a method everywhere.
+
+    Where several sweeps have its factor, it says of which series it is.
+    """
     if not sweep.ranked_methods:
         return ""
     pair = sweep.ranked_methods[0]
     line = with_joint_intervals(sweep.method_rows(*pair))
     levels = line[sweep.factor.column]
-    starts = [f"With {sweep.factor.axis} {format_short(level)}" for level in levels]
+    starts = [f"With {sweep.factor.setting.format(format_short(level))}" for level in levels]
     trend = sweep.trend_by_method.get(pair)
     direction = (
         classify_direction(trend, line.assign(level=levels.astype(float)))
         if trend
         else Direction.UNKNOWN
     )
-    return _describe_levels(line, starts, direction) + _method_note(sweep.ranked_methods)
+    others = [other for other in sweeps if other.factor == sweep.factor and other is not sweep]
+    series = f" Series: {sweep.distinguishing_text(sweeps)}." * bool(others)
+    return _describe_levels(line, starts, direction) + series + _method_note(sweep.ranked_methods)
 
 
 def _describe_levels(rows: pd.DataFrame, starts: Sequence[str], direction: Direction) -> str:

@@ -9,7 +9,10 @@ from contamination.analysis.conditions import recipe_digest
 from contamination.analysis.factors import FACTORS, Factor, factor_values
 from contamination.analysis.statistics.seed_pooling import COLUMNS
 
-DECAY = Factor("decay", ("training.weight_decay",), "Detection by weight decay", "weight decay")
+DECAY = Factor(
+    "decay", ("training.weight_decay",), "Detection by weight decay", "weight decay",
+    "a weight decay of {}",
+)  # fmt: skip
 
 
 def test_every_factor_is_a_column_and_a_value_of_a_cell(cell):

@@ -86,8 +86,8 @@ def test_a_turn_is_told_with_every_level(tables):
 
 def test_a_sweep_is_told_by_its_ends_and_names_the_method(findings):
     (answer,) = findings.answer
-    assert answer.startswith("With peak learning rate 1e-4, members are ")
-    assert " With peak learning rate 1e-3: " in answer
+    assert answer.startswith("With a peak learning rate of 1e-4, members are ")
+    assert " With a peak learning rate of 1e-3: " in answer
     assert answer.endswith(" Method: min_k_plus_plus, the best of 3 on average.")
 
 

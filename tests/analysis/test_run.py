@@ -84,7 +84,7 @@ def test_a_sweep_begins_with_its_answer_and_the_order_of_cells_does_not_matter(
     cells = [make(benchmarks=["boolq"], a_dose=4, learning_rate=rate) for rate in (1e-3, 1e-4)]
     one = write_report(stage(tmp_path / "a"), cells)
     answer, headline, title, *_, controls, _ = [m for m in caplog.messages if m.startswith("\n")]
-    assert answer.startswith("\nWith peak learning rate 1e-4, members are ")
+    assert answer.startswith("\nWith a peak learning rate of 1e-4, members are ")
     assert headline.startswith("\nAUROC of ")
     assert " with peak learning rate from 1e-4 to 1e-3 " in headline
     assert title.startswith("\nAUROC by peak learning rate: ")

@@ -19,6 +19,7 @@ from contamination.analysis.charts.gallery import (
 from contamination.analysis.charts.losses import loss_caption, loss_chart
 from contamination.analysis.charts.occurrences import factor_chart
 from contamination.analysis.config import AnalysisConfig
+from contamination.analysis.plain_summary import plain_sentences
 from contamination.analysis.provenance import has_losses, ledger_counts, loss_table
 from contamination.analysis.statistics.controls import mean_control_rows
 from contamination.analysis.statistics.tidy_tables import compute_statistics
@@ -76,6 +77,9 @@ def test_cells_with_late_copies_are_a_series_of_their_own(make_parts):
         assert found.rows["last_tokens"].dropna().unique().tolist() == [last] * (last is not None)
         words = " ".join(text.get_text() for text in factor_chart(found, CONFIG).texts)
         assert ("copies in the last 200,000 tokens" in words) == (last is not None)
+    answers = plain_sentences(made.pooled, made.trends, [first, second], CONFIG)
+    assert " Series: copies anywhere. Method: " in answers[0]
+    assert " Series: copies in the last 200,000 tokens. Method: " in answers[1]
 
 
 def test_conditions_that_differ_in_more_have_no_chart(sweep, caplog):
