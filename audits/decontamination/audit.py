@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
 from contamination.core.config import Range, ranged_field, runtime_field
 
-REVISION = 2
+REVISION = 3
 """Of what stored results mean."""
 CONFIDENCE = Range(lambda level: 0.5 <= level < 1, "give one from 0.5 to below 1, such as 0.95.")
 

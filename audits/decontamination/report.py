@@ -46,13 +46,15 @@ def report(
         cell: Callable[[RuleFindings], str],
         note: str,
         skip: Sequence[str] = (),
+        more: Sequence[str] = (),
     ) -> Table:
         lines = [
             [rule, *(cell(by_key[rule, form]) if (rule, form) in by_key else NO_VALUE
                      for form in forms)]
             for rule in rules if rule not in skip
         ]  # fmt: skip
-        return Table(name, title, ["rule", *forms], lines, frame, note=note)
+        data = _columns_of(frame, (name, *more))
+        return Table(name, title, ["rule", *forms], lines, data, note=note)
 
     tables = [
         crossed(
@@ -72,16 +74,18 @@ def report(
         crossed(
             "effect", "Effect on members, nats per token", lambda f: _text(f.effect),
             f"See above; {NONE} is the leak without decontamination. {about}", (ORACLE,),
+            ("spillover",),
         ),
         crossed(
             "auroc", f"AUROC of all leaked members ({facts['method']})", lambda f: _text(f.auroc),
             f"Mean over benchmarks and seeds. {ORACLE}: the twin, whose members did not leak. "
-            f"{about}",
+            f"{about}", (), ("d_prime",),
         ),
         crossed(
             "escaped", "AUROC of what escaped", _escaped_text,
             f"Members with at least one copy left, in brackets their number; benchmarks of a cell "
             f"with fewer than {FEWEST_ESCAPED} are left out. {about}", (NONE, ORACLE),
+            ("escaped_auroc", "escaped_members"),
         ),
         _cost_table(findings, frame, about),
         _kind_table(findings, frame, about),
@@ -96,6 +100,17 @@ def report(
         limits=LIMITS,
         facts=facts,
     )
+
+
+def _columns_of(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Returns the named quantities with the ends of their intervals, by rule and form."""
+    return frame[
+        [
+            "rule",
+            "form",
+            *(c for c in frame if c.removesuffix("_low").removesuffix("_high") in names),
+        ]
+    ]
 
 
 def _text(estimate: Interval) -> str:
@@ -144,7 +159,16 @@ def _cost_table(findings: Sequence[RuleFindings], frame: pd.DataFrame, about: st
         f"clean documents count once per seed. {about} Clopper-Pearson with a trial per member or "
         "document."
     )
-    return Table("costs", "What a rule costs", header, lines, frame, note=note)
+    names = (
+        "precision",
+        "right",
+        "documents_lost",
+        "tokens_lost",
+        "share_lost",
+        "leaked_tokens_left",
+        "unseen",
+    )
+    return Table("costs", "What a rule costs", header, lines, _columns_of(frame, names), note=note)
 
 
 def _share(value: float) -> str:
@@ -160,8 +184,8 @@ def _kind_table(findings: Sequence[RuleFindings], frame: pd.DataFrame, about: st
     ]
     note = f"Words of the whole example, whatever form leaked. {about}"
     return Table(
-        "recall_by_kind", "Recall by benchmark and length", ["rule", "form", *kinds], lines, frame,
-        note=note,
+        "recall_by_kind", "Recall by benchmark and length", ["rule", "form", *kinds], lines,
+        _columns_of(frame, [f"recall, {kind}" for kind in kinds]), note=note,
     )  # fmt: skip
 
 

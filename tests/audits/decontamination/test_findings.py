@@ -144,6 +144,12 @@ def test_the_report_names_rules_and_forms():
     frame = findings_frame(findings, planted)
     assert frame["rule"].tolist() == [NONE, ORACLE, "half"]
     assert "half0 half1" in frame["models"].tolist()
+    table = {table.name: table.data for table in content.tables}
+    assert [*table["effect"]][2:] == [
+        f"{name}{end}" for name in ("effect", "spillover") for end in ("", "_low", "_high")
+    ]
+    assert "escaped_members" in table["escaped"]
+    assert not [*table["recall"].filter(like="escaped")]
 
 
 def test_rules_and_forms_have_names():
