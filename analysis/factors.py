@@ -91,14 +91,14 @@ FACTORS = (
         ("training.epochs",),
         "Detection by epochs",
         "epochs of the last training",
-        "{} epochs of the last training",
+        "a last training of {} epoch(s)",
     ),
     Factor(
         "mean_occurrences",
         ("occurrences",),
         "Detection by mean occurrences",
         "mean occurrences of a member",
-        "{} mean occurrences of a member",
+        "a mean of {} occurrence(s)",
     ),
 )
 BY_COLUMN: Mapping[str, Factor] = {factor.column: factor for factor in FACTORS}

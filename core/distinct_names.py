@@ -10,7 +10,7 @@ def distinctly_named(names: Sequence[str], endings: Sequence[str]) -> list[str]:
     """Returns the names in order; each that is there several times gets its ending.
 
     A name with its ending may be that of another, as of ["a", "a", "a-2"] with the endings "-1",
-    "-2" and "-3". Both then get their endings, until all names differ.
+    "-2" and "-3". Both then get their endings, some of them twice, until all names differ.
 
     Args:
         names: the names.

@@ -69,10 +69,11 @@ def parse_json(text: str) -> Any:
     """Returns the value in a JSON text.
 
     Raises:
-        ValueError: it is not JSON, is nested too deeply, or has a number such as 1e400.
+        ValueError: it is not JSON, is nested too deeply, or has a number, such as 1e400, that no
+            float can hold (NaN and Infinity are read).
     """
     try:
-        value = json.loads(text, parse_float=finite_float)
+        value = json.loads(text, parse_float=finite_float, parse_int=finite_int)
     except RecursionError as error:
         raise ValueError(f"it is nested more than {MAX_DEPTH} deep") from error
     _check_json_depth(value)
@@ -93,6 +94,16 @@ def finite_float(text: str) -> float:
     if math.isinf(value):
         raise NumberTooLargeError(f"the number {text[:40]} is beyond {LARGEST_NUMBER}")
     return value
+
+
+def finite_int(text: str) -> int:
+    """Returns the whole number in a JSON text, which a float can hold at least roughly.
+
+    Raises:
+        NumberTooLargeError: it is beyond the largest float, about 1.8e308.
+    """
+    finite_float(text)
+    return int(text)
 
 
 def _check_json_depth(value: Any) -> None:

@@ -3,16 +3,17 @@
     python -m perf.llama_width [runs=DIR] [field=value …]
 
 `experiment=llama_7b_width` runs from nothing; further fields are added to its command. The peaks
-are the largest resident sizes of its process, to be compared with the plan of `python -m training
-memory`. Then the contaminated training runs again with checkpoints, is killed (SIGKILL) once it has
-saved the third of its five steps, and is resumed: its weights must be equal to the last byte. Last,
-each text's mean log-probability is computed by transformers alone, one text after another. It takes
-19 GB of memory and 50 GB of disk. Linux only.
+are the largest resident sizes of its one process, to be compared with the plan of `python -m
+training memory`. Then the contaminated training runs again with checkpoints, is killed (SIGKILL)
+while it saves the third of its five steps, and is resumed: its weights must be equal to the last
+byte. Last, each text's score by `loss` under the contaminated model is computed by transformers
+alone, one text after another. It takes 19 GB of memory and 50 GB of disk. Linux only.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ import pandas as pd
 
 from contamination.core.artifacts import is_complete
 from contamination.core.cli import run_tool
-from contamination.core.errors import UserError
+from contamination.core.errors import ConfigError, UserError
 from contamination.core.hashing import file_digest
 from perf.memory import ROOT
 
@@ -35,23 +36,21 @@ POLL_SECONDS = 0.25
 def measure(runs: Path, words: list[str]) -> pd.DataFrame:
     """Runs the cell whole, and killed and resumed; returns one row per measurement."""
     whole, killed = runs / "whole", runs / "killed"
+    if runs.exists() and any(runs.iterdir()):
+        raise ConfigError(f"runs={runs} is not empty: what is there would not be run again.")
     started = time.perf_counter()
     peaks = peak_by_stage([*COMMAND, f"runs={whole}", *words], whole)
     seconds = time.perf_counter() - started
     copy_inputs(whole, killed)
     kill([*COMMAND, f"runs={killed}", "training.checkpoint_every_steps=1", *words], killed)
-    subprocess.run([*COMMAND, f"runs={killed}", "method=[loss]", *words], check=True)
-    weights = [
-        file_digest(only(r, "model/*-study-*/hf/model.safetensors")) for r in (whole, killed)
-    ]
+    step = resume([*COMMAND, f"runs={killed}", "method=[loss]", *words])
+    files = [only(folder, "model/*-study-*/hf/model.safetensors") for folder in (whole, killed)]
+    equal = file_digest(files[0]) == file_digest(files[1])
     rows = [
         ("from nothing, seconds", f"{seconds:,.0f}"),
         *((f"peak of {stage}, GB", f"{peak / 1e9:.2f}") for stage, peak in peaks.items()),
-        ("weights, killed and resumed", "equal" if len({*weights}) == 1 else "DIFFERENT"),
-        (
-            "largest difference from transformers, nats per token",
-            f"{largest_difference(whole):.1e}",
-        ),
+        (f"weights, resumed after step {step}", "equal" if equal else "DIFFERENT"),
+        ("largest difference of a score, nats per token", f"{largest_difference(whole):.1e}"),
     ]
     return pd.DataFrame(rows, columns=["", "measured"])
 
@@ -88,15 +87,24 @@ def copy_inputs(whole: Path, killed: Path) -> None:
 
 
 def kill(command: list[str], runs: Path) -> None:
-    """Starts a launch and kills it once the contaminated training has saved its third step."""
+    """Starts a launch and kills it while the contaminated training saves its third step."""
     with subprocess.Popen(command) as process:
         while not [*runs.glob(f"model/*-study-*/checkpoints/{KILLED_AFTER}")]:
             if process.poll() is not None:
-                raise UserError(
-                    f"The command ended with status {process.returncode} before a kill."
-                )
+                raise UserError(f"status {process.returncode} before the third step was saved.")
             time.sleep(POLL_SECONDS)
         process.kill()
+
+
+def resume(command: list[str]) -> int:
+    """Runs a launch again; returns the step after which its contaminated training goes on."""
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = run.stdout + run.stderr
+    print(said, flush=True)
+    found = re.search(r"resuming after step (\d+)", said)
+    if run.returncode or found is None:
+        raise UserError(f"status {run.returncode}, and no step to go on from; see above.")
+    return int(found[1])
 
 
 def largest_difference(runs: Path) -> float:
@@ -122,8 +130,10 @@ def largest_difference(runs: Path) -> float:
 
 def only(runs: Path, pattern: str) -> Path:
     """Returns the one path of a pattern."""
-    (path,) = runs.glob(pattern)
-    return path
+    paths = [*runs.glob(pattern)]
+    if len(paths) != 1:
+        raise UserError(f"{runs}/{pattern}: {len(paths)} paths, not one.")
+    return paths[0]
 
 
 def main() -> None:

@@ -1,17 +1,16 @@
-"""Everything that docs/results.md shows, made again: python -m perf.results [NAME …].
+"""The launches of docs/results.md, made again: python -m perf.results [NAME …].
 
     make results [ONLY="frequency law"] [OUT=DIR]
 
-Each experiment is launched as a user would, one after another; the first one that fails ends it.
+Each of `LAUNCHES` is launched as a user would, one after another; the first one that fails ends it.
 Finished cells are reused, so the same command goes on where it was stopped. Then each report's
-charts (PNG, SVG and PDF) and tables (CSV) are copied to DIR/EXPERIMENT (out=DIR, outputs/results
-by default; runs=DIR). Audits that follow a report are under runs/audit. It takes hours on two
-cores.
+charts (PNG, SVG and PDF) and tables (CSV), and the documents and tables of the audits that follow
+it, are copied to DIR/NAME (out=DIR, outputs/results by default; runs=DIR). SmolLM2-135M's launch
+is left out unless smollm2=FILE.gguf names its weights. It takes hours on two cores.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -20,64 +19,93 @@ from pathlib import Path
 from contamination.analysis.report_folder import CHARTS, KIND, LATEST, TABLES, open_report
 from contamination.core.cli import run_tool
 from contamination.core.errors import ConfigError, UserError, near_names
+from contamination.core.stored_files import read_json
 
-EXPERIMENTS = {
-    "quickstart": [],
-    "frequency": ["-m"],
-    "learning_rate": ["-m"],
-    "in_distribution": ["-m"],
-    "corpus_size": ["-m"],
-    "corpus_size_smollm2": ["-m"],
-    "two_stage": ["-m"],
-    "reference_attack": ["-m"],
-    "inflation": ["-m"],
-    "decontamination": ["-m"],
-    "forgetting": ["-m"],
-    "law": ["-m"],
+SMOLLM2 = "FILE.gguf"
+LAUNCHES = {
+    "quickstart": "experiment=quickstart",
+    "frequency": "-m experiment=frequency",
+    "frequency_swapped": "-m experiment=frequency injection.swap_members=false,true",
+    "learning_rate": "-m experiment=learning_rate",
+    "in_distribution": "-m experiment=in_distribution",
+    "corpus_size": "-m experiment=corpus_size",
+    "corpus_size_smollm2": f"-m experiment=corpus_size_smollm2 model.path={SMOLLM2}",
+    "two_stage": "-m experiment=two_stage",
+    "reference_attack": "-m experiment=reference_attack",
+    "set_tests": "-m experiment=set_tests",
+    "set_tests_published": "-m experiment=set_tests_published",
+    "inflation": "-m experiment=inflation injection.members=100 injection.nonmembers=100 "
+    "injection.budget_tokens=250_000 audits=[inflation,score]",
+    "decontamination": "-m experiment=decontamination",
+    "forgetting": "-m experiment=forgetting",
+    "law": "-m experiment=law model=tiny_llama injection.budget_tokens=300_000",
 }
-"""The options of each experiment's launch."""
+"""The words of each launch, behind `python -m launch`."""
+AUDITS = {
+    "reference_attack": ["reference_attack"],
+    "set_tests": ["set_tests"],
+    "set_tests_published": ["set_tests"],
+    "inflation": ["inflation", "score"],
+    "decontamination": ["decontamination"],
+    "forgetting": ["forgetting"],
+}
+"""The audits that follow a launch's report."""
+FIELDS = ("out", "runs", "smollm2")
 
 
 def make_results(words: list[str]) -> None:
-    """Launches the experiments and copies what their reports show.
+    """Launches the experiments and copies what their reports and audits show.
 
     Args:
-        words: out=DIR, runs=DIR, and names of experiments; none: all.
+        words: out=DIR, runs=DIR, smollm2=FILE, and names of launches; none: all.
 
     Raises:
-        ConfigError: there is no such experiment.
+        ConfigError: there is no such launch or field.
         UserError: a launch failed.
     """
     fields = dict(word.split("=", 1) for word in words if "=" in word)
-    names = [word for word in words if "=" not in word] or [*EXPERIMENTS]
+    for field in fields:
+        if field not in FIELDS:
+            raise ConfigError(f"{field!r} is no field. {near_names(field, FIELDS)}")
+    names = [word for word in words if "=" not in word] or [*LAUNCHES]
     for name in names:
-        if name not in EXPERIMENTS:
-            raise ConfigError(f"{name!r} is no experiment. {near_names(name, EXPERIMENTS)}")
+        if name not in LAUNCHES:
+            raise ConfigError(f"{name!r} is no launch. {near_names(name, LAUNCHES)}")
     out, runs = Path(fields.get("out", "outputs/results")), Path(fields.get("runs", "runs"))
     for number, name in enumerate(names, 1):
-        print(f"{number} of {len(names)}: experiment={name}", flush=True)
-        command = ["-m", "contamination.launch", *EXPERIMENTS[name], f"experiment={name}"]
-        status = subprocess.run([sys.executable, *command, f"runs={runs}"], check=False).returncode
+        print(f"{number} of {len(names)}: {name}", flush=True)
+        launch = LAUNCHES[name].split()
+        if f"model.path={SMOLLM2}" in launch:
+            if "smollm2" not in fields:
+                print(f"{name}: left out, since smollm2=FILE.gguf is not given.", flush=True)
+                continue
+            launch = [word.replace(SMOLLM2, fields["smollm2"]) for word in launch]
+        command = [sys.executable, "-m", "contamination.launch", *launch, f"name={name}"]
+        status = subprocess.run([*command, f"runs={runs}"], check=False).returncode
         if status:
             raise UserError(
-                f"experiment={name} ended with status {status}; see its last lines above. The same "
-                "command goes on where it stopped."
+                f"{name} ended with status {status}; see its last lines above. The same command "
+                "goes on where it stopped."
             )
-        copy_report(runs, out / name)
+        copy_results(runs, out / name, AUDITS.get(name, []))
 
 
-def copy_report(runs: Path, folder: Path) -> None:
-    """Copies the charts and the tables of the newest report in a runs folder."""
-    latest = json.loads((runs / KIND / LATEST).read_text())["folder"]
-    report = open_report(runs / KIND / latest)
+def copy_results(runs: Path, folder: Path, audits: list[str]) -> None:
+    """Copies charts and tables of the newest report, and the newest audit of each kind."""
+    report = runs / KIND / read_json(runs / KIND / LATEST)["folder"]
+    sources = [open_report(report).artifact.path / kind for kind in (CHARTS, TABLES)]
+    for audit in audits:
+        made = [path.parent for path in runs.glob(f"audit/{audit}-*/manifest.json")]
+        sources.append(max(made, key=lambda path: path.stat().st_mtime))
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
-    for kind in (CHARTS, TABLES):
-        for file in sorted((report.artifact.path / kind).iterdir()):
-            if file.suffix in (".png", ".svg", ".pdf", ".csv"):
-                shutil.copy2(file, folder)
-    print(f"{folder}: {len([*folder.iterdir()])} files of {latest}", flush=True)
+    for source in sources:
+        for file in sorted(source.iterdir()):
+            if file.suffix in (".png", ".svg", ".pdf", ".csv", ".md", ".html"):
+                prefix = "" if source.parent == report else f"{source.name.rpartition('-')[0]}-"
+                shutil.copy2(file, folder / f"{prefix}{file.name}")
+    print(f"{folder}: {len([*folder.iterdir()])} files of {report.name}", flush=True)
 
 
 if __name__ == "__main__":

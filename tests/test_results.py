@@ -1,6 +1,7 @@
-"""`make results`: its experiments exist, and a report's charts and tables are copied."""
+"""`make results`: it launches what docs/results.md shows, and copies what comes out."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -10,30 +11,51 @@ from perf import results
 from tests.doc_commands import ROOT
 
 
-def test_its_experiments_exist():
+def commands_of_page():
+    """The launches that docs/results.md shows: their words without quotes and comments."""
+    text = (ROOT / "docs" / "results.md").read_text().replace("\\\n", " ")
+    lines = re.findall(r"^python -m launch (.*)$", text, flags=re.M)
+    return {" ".join(line.partition("#")[0].replace("'", "").split()) for line in lines}
+
+
+def test_it_launches_what_the_page_shows():
+    own = {words for name, words in results.LAUNCHES.items() if name != "quickstart"}
+    # one cell, from before the experiment was run: docs/forgetting.md has its audit
+    (cell,) = {words for words in commands_of_page() if words.startswith("experiment=forgetting ")}
+    assert commands_of_page() - {cell} == own
     files = {path.stem for path in (ROOT / "conf" / "experiment").glob("*.yaml")}
-    assert {*results.EXPERIMENTS} <= files
+    found = {re.search(r"experiment=(\w+)", words)[1] for words in own}
+    assert found <= files
+    assert {*results.AUDITS} <= {*results.LAUNCHES}
 
 
-def test_an_unknown_experiment_is_refused_before_any_runs():
-    with pytest.raises(ConfigError, match="Did you mean frequency"):
-        results.make_results(["quickstart", "frequencies"])
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("frequencies", "Did you mean frequency"), ("outs=x", "'outs' is no field")],
+)
+def test_an_unknown_word_is_refused_before_any_launch(word, said):
+    with pytest.raises(ConfigError, match=said):
+        results.make_results(["quickstart", word])
 
 
-def test_charts_and_tables_are_copied(monkeypatch, tmp_path):
-    folder = tmp_path / "runs" / "report" / "one-0123456789ab"
-    for name in ("charts/roc.pdf", "charts/roc.png", "tables/auroc.csv", "tables/auroc.tex"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name)
+def test_charts_tables_and_audits_are_copied(monkeypatch, tmp_path):
+    runs = tmp_path / "runs"
+    folder = runs / "report" / "one-0123456789ab"
+    audit = runs / "audit" / "inflation-tiny-0123456789ab"
+    for file in (
+        folder / "charts/roc.pdf", folder / "charts/roc.png", folder / "tables/auroc.csv",
+        folder / "tables/auroc.tex", audit / "audit.md", audit / "null.csv",
+        audit / "manifest.json", runs / "audit" / "books-0123456789ab" / "audit.md",
+    ):  # fmt: skip
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(file.name)
     (folder.parent / "latest.json").write_text(json.dumps({"folder": folder.name}))
     report = SimpleNamespace(artifact=SimpleNamespace(path=folder))
     monkeypatch.setattr(results, "open_report", lambda path: report if path == folder else None)
     stale = tmp_path / "out" / "frequency" / "old.csv"
     stale.parent.mkdir(parents=True)
     stale.write_text("")
-    results.copy_report(tmp_path / "runs", stale.parent)
+    results.copy_results(runs, stale.parent, ["inflation"])
     assert sorted(path.name for path in stale.parent.iterdir()) == [
-        "auroc.csv",
-        "roc.pdf",
-        "roc.png",
-    ]
+        "auroc.csv", "inflation-tiny-audit.md", "inflation-tiny-null.csv", "roc.pdf", "roc.png",
+    ]  # fmt: skip

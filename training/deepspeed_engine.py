@@ -19,6 +19,8 @@ from contamination.core.models import full_shape
 from contamination.training.config import Recipe, TrainingConfig
 from contamination.training.schedules import share_of_given_rate
 
+log = logging.getLogger(__name__)
+
 
 def start_engine(
     model: Any, config: TrainingConfig, deepspeed_config: dict[str, Any], steps: int, world: World
@@ -204,18 +206,26 @@ def destroy_engine(engine: Any) -> None:
     """Removes what keeps an engine's weights and optimizer in memory when it is no longer used.
 
     `engine.destroy()` removes its hooks. Under ZeRO stage 3 DeepSpeed also keeps the module in a
-    list, and its parameters in the cache of a method, which both outlive the engine.
+    list, and its parameters in the cache of a method, which both outlive the engine. The cache is
+    cleared for all engines of the process, which fill it again.
     """
-    from deepspeed.runtime.zero import parameter_offload
-    from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
-
     engine.destroy()
-    modules = parameter_offload.FWD_MODULE_STACK
-    modules[:] = [module for module in modules if module is not engine.module]
+    if engine.zero_optimization_stage() != 3:
+        return
+    try:  # private names of DeepSpeed's: another release may have others
+        from deepspeed.runtime.zero.parameter_offload import FWD_MODULE_STACK
+        from deepspeed.runtime.zero.partitioned_param_coordinator import (
+            PartitionedParameterCoordinator,
+        )
+    except ImportError as error:
+        log.warning("This DeepSpeed keeps the weights until the process ends: %s", error)
+        return
+    FWD_MODULE_STACK[:] = [module for module in FWD_MODULE_STACK if module is not engine.module]
     for method in vars(PartitionedParameterCoordinator).values():
-        for cell in getattr(method, "__closure__", None) or ():
-            if hasattr(cell.cell_contents, "cache_clear"):  # a wrapped functools.lru_cache
-                cell.cell_contents.cache_clear()
+        for variable in getattr(method, "__closure__", None) or ():
+            clear_cache = getattr(variable.cell_contents, "cache_clear", None)
+            if clear_cache is not None:  # a wrapped functools.lru_cache
+                clear_cache()
 
 
 def join_process_group() -> World:

@@ -46,14 +46,14 @@ def report(
         cell: Callable[[RuleFindings], str],
         note: str,
         skip: Sequence[str] = (),
-        more: Sequence[str] = (),
+        columns: Sequence[str] = (),
     ) -> Table:
         lines = [
             [rule, *(cell(by_key[rule, form]) if (rule, form) in by_key else NO_VALUE
                      for form in forms)]
             for rule in rules if rule not in skip
         ]  # fmt: skip
-        data = _columns_of(frame, (name, *more))
+        data = _columns_of(frame, columns or (name,))
         return Table(name, title, ["rule", *forms], lines, data, note=note)
 
     tables = [
@@ -74,12 +74,12 @@ def report(
         crossed(
             "effect", "Effect on members, nats per token", lambda f: _text(f.effect),
             f"See above; {NONE} is the leak without decontamination. {about}", (ORACLE,),
-            ("spillover",),
+            ("effect", "spillover"),
         ),
         crossed(
             "auroc", f"AUROC of all leaked members ({facts['method']})", lambda f: _text(f.auroc),
             f"Mean over benchmarks and seeds. {ORACLE}: the twin, whose members did not leak. "
-            f"{about}", (), ("d_prime",),
+            f"{about}", (), ("auroc", "d_prime"),
         ),
         crossed(
             "escaped", "AUROC of what escaped", _escaped_text,
@@ -104,13 +104,9 @@ def report(
 
 def _columns_of(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Returns the named quantities with the ends of their intervals, by rule and form."""
-    return frame[
-        [
-            "rule",
-            "form",
-            *(c for c in frame if c.removesuffix("_low").removesuffix("_high") in names),
-        ]
-    ]
+    ends = [[name, f"{name}_low", f"{name}_high"] for name in names]
+    with_ends = [column for name, *of in ends for column in (name, *(c for c in of if c in frame))]
+    return frame[["rule", "form", *with_ends]]
 
 
 def _text(estimate: Interval) -> str:
@@ -159,15 +155,8 @@ def _cost_table(findings: Sequence[RuleFindings], frame: pd.DataFrame, about: st
         f"clean documents count once per seed. {about} Clopper-Pearson with a trial per member or "
         "document."
     )
-    names = (
-        "precision",
-        "right",
-        "documents_lost",
-        "tokens_lost",
-        "share_lost",
-        "leaked_tokens_left",
-        "unseen",
-    )
+    names = ("precision", "right", "documents_lost", "tokens_lost", "share_lost",
+             "leaked_tokens_left", "unseen")  # fmt: skip
     return Table("costs", "What a rule costs", header, lines, _columns_of(frame, names), note=note)
 
 

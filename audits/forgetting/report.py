@@ -136,7 +136,8 @@ def _without_half_life(findings: Findings) -> Iterator[str]:
                 f"model is {excess}. There is no half-life."
             )
         elif condition not in fitted:
-            models = int((means["condition"] == condition).sum())
+            later = (means["condition"] == condition) & (means["tokens_since"] > 0)
+            models = int(later.sum())
             yield (
                 f"**{condition}, {findings.method}: too few scored models for a half-life.** It "
                 f"has {models}, and a curve needs {FEWEST_POINTS} from after the last exposure. "

@@ -112,8 +112,9 @@ MARKDOWN_ESCAPES: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
 def escape_markdown(text: str) -> str:
     """Returns the text on one line, for a paragraph, heading, list or table of Markdown.
 
-    It is shown as it is written, whatever it came from: no part of it becomes a link, not even an
-    address, as GitHub makes of it. Only **bold** is kept, which the reports' sentences have.
+    It is shown as it is written, except for **bold**, which the reports' sentences have: no part
+    becomes a link, not even an address, as GitHub makes of it. GitHub's own references (@name, #12)
+    are not escaped.
     """
     text = " ".join(text.split())
     for pattern, replacement in MARKDOWN_ESCAPES:

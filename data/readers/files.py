@@ -17,7 +17,7 @@ from typing import Any
 from contamination.core.config import Ranged, one_of, ranged_field
 from contamination.core.errors import ConfigError, near_names, require
 from contamination.core.hashing import combined_digest, digests_by_name
-from contamination.core.stored_files import finite_float
+from contamination.core.stored_files import finite_float, finite_int
 from contamination.data.readers import Document
 from contamination.data.readers.mixture import check_weights, interleave_by_weight
 from contamination.data.readers.rows import (
@@ -65,7 +65,7 @@ def _parse_json(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value, parse_float=finite_float)
+        return json.loads(value, parse_float=finite_float, parse_int=finite_int)
     except ValueError:
         return MISSING_VALUE
 

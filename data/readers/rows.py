@@ -19,7 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from contamination.core.errors import DataError, require
-from contamination.core.stored_files import LARGEST_NUMBER, NumberTooLargeError, finite_float
+from contamination.core.stored_files import (
+    LARGEST_NUMBER,
+    NumberTooLargeError,
+    finite_float,
+    finite_int,
+)
 from contamination.core.user_files import open_to_read
 from contamination.data.config import ON_ERROR
 
@@ -171,7 +176,7 @@ def _read_json_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
         if line is None or not line.strip():
             continue
         try:
-            value = json.loads(line, parse_float=finite_float)
+            value = json.loads(line, parse_float=finite_float, parse_int=finite_int)
         except NumberTooLargeError as error:
             detail = _describe_overflow(line) or str(error)
             reading.tally.reject("number too large", row.where, detail)
@@ -189,15 +194,16 @@ def _read_json_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
 
 
 class _WrittenNumber(float):
-    """A number that is written with a point or an exponent; "Infinity" and "NaN" are plain ones."""
+    """A number that is written with digits; "Infinity" and "NaN" are plain ones."""
 
 
 def _describe_overflow(line: str) -> str | None:
     """Returns which field of a JSON line is beyond the largest float; None if that is not clear."""
     try:
-        paths: list[tuple[str, Any]] = [("", json.loads(line, parse_float=_WrittenNumber))]
+        value = json.loads(line, parse_float=_WrittenNumber, parse_int=_WrittenNumber)
     except (ValueError, RecursionError):  # what follows the number is not JSON
         return None
+    paths: list[tuple[str, Any]] = [("", value)]
     while paths:
         path, value = paths.pop()
         if isinstance(value, _WrittenNumber) and math.isinf(value):

@@ -64,6 +64,7 @@ def test_a_line_separator_inside_a_text_is_no_new_line(file):
             "row 2: number too large .'meta.quality.1' is beyond 1.8e308; give a smaller number",
         ),
         (['{"text": "a", "label": -1e400}'], "row 1: number too large .'label' is beyond"),
+        (['{"text": "a", "n": ' + "9" * 400 + "}"], "row 1: number too large .'n' is beyond"),
         (["1e400"], "row 1: number too large .it is beyond"),
         (['{"a": 1e400, "a": 1}'], "row 1: number too large .the number 1e400 is beyond"),
         (["[1e400, " + "[" * 100_000], "row 1: number too large .the number 1e400 is beyond"),
