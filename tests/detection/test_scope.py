@@ -120,9 +120,11 @@ def test_a_part_needs_an_output(scores):
         scores("input", [ROWS[0], twice])
     with pytest.raises(DataError, match="no token of the output of the text 'u' is scored"):
         scores("output", [{"id": "u", "prompt": UNSEEN, "output": ""}])
-    for place in (-1, 1.5, len(UNSEEN) + 1, "x", True, float("inf"), 10**400):
+    for place in (-1, 1.5, len(UNSEEN) + 1, "x", True, float("inf"), 10**300):
         with pytest.raises(DataError, match="output_start is .*give a whole number from 0"):
             scores("output", [{"id": "u", "text": UNSEEN, "output_start": place}])
+    with pytest.raises(DataError, match="number too large .'output_start' is beyond"):
+        scores("output", [{"id": "u", "text": UNSEEN, "output_start": 10**400}])
 
 
 @pytest.mark.parametrize("view", ["original", "infill", "prefix"])
