@@ -176,7 +176,7 @@ ROWS = [
     scored(b"\x00\x01\x02", "t.jsonl, row 1", slow=True),
     scored('{"text": "a", "label": "maybe"}', "t.jsonl, row 1", "label", "maybe", slow=True),
     scored('{"text": "a", "label": 2}', "t.jsonl, row 1", "label", "2", slow=True),
-    scored('{"text": "a", "label": ' + "9" * 5000 + "}", "t.jsonl, row 1", "not JSON"),
+    scored('{"text": "a", "label": ' + "9" * 5000 + "}", "t.jsonl, row 1", "too large"),
     scored('{"text": "a", "id": 1}\n{"text": "b", "id": "1"}', "examples.path", "'1'", "twice", slow=True),
     scored('{"text": "a", "id": "\\ud800"}', "t.jsonl, row 1", "UTF-8"),
     scored('{"text": "a", "benchmark": "\\ud800"}', "t.jsonl, row 1", "UTF-8"),
