@@ -33,9 +33,12 @@ ORDER_FILE = "order.parquet"
 ORDER_COLUMNS = ("benchmark", "shard", "position", "example_id", "member")
 
 
-def occurrence_node(stage: InjectionStage, benchmark: str) -> Mapping[str, Any]:
-    """Returns the benchmark's own node `occurrences`, or the experiment's."""
-    return stage.benchmark[benchmark].occurrences or stage.occurrences
+def occurrence_node(stage: InjectionStage, benchmark: str) -> tuple[str, Mapping[str, Any]]:
+    """Returns the name and the node `occurrences` of the benchmark itself, or the experiment's."""
+    own = stage.benchmark[benchmark].occurrences
+    return (
+        (f"benchmark.{benchmark}.occurrences", own) if own else ("occurrences", stage.occurrences)
+    )
 
 
 def check_ordered(stage: InjectionStage) -> None:
@@ -45,7 +48,7 @@ def check_ordered(stage: InjectionStage) -> None:
         ConfigError: some benchmark is inserted in order, and the combination makes no sense.
     """
     nodes = [occurrence_node(stage, name) for name in stage.benchmark]
-    if not any(isinstance(instantiate_node("occurrences", node), Ordered) for node in nodes):
+    if not any(isinstance(instantiate_node(*node), Ordered) for node in nodes):
         return
     config = stage.injection
     remedy = "with occurrences=ordered a shard is never split: set injection.split_copies=false."
@@ -87,7 +90,7 @@ def make_order(
     """
     tables = [pd.DataFrame(columns=list(ORDER_COLUMNS))]
     for benchmark, rows in examples.groupby("benchmark", sort=False):
-        node = occurrence_node(stage, str(benchmark))
+        _, node = occurrence_node(stage, str(benchmark))
         if node.get("_target_") == ORDERED_TARGET:
             shard_examples = node.get("shard_examples")
             tables.append(_cut_order(stage.injection, rows, separator_tokens, shard_examples))

@@ -35,6 +35,7 @@ from contamination.injection.backdoors import (
 from contamination.injection.config import InjectionStage
 from contamination.injection.membership import draw_membership
 from contamination.injection.occurrences import Counts
+from contamination.injection.ordering import occurrence_node
 from contamination.injection.pool_sizes import choose_sizes, describe_remedy, requested_sizes
 from contamination.injection.token_stream import Tokenizer
 from contamination.injection.versions import VERSIONS_FILE, extra_tokens, make_versions
@@ -335,11 +336,11 @@ def _draw_occurrences(
 ) -> Counts:
     """Draws the number of copies of each member, in the pool's order."""
     rng = _random_generator(stage.injection.occurrence_seed, "occurrence", candidates.name)
-    node = candidates.config.occurrences or stage.occurrences
     separators = 2 * len(tokenizer.encode(stage.injection.separator))
     tokens = pool.loc[pool["member"], "n_tokens"].to_numpy() + separators
     budget = stage.injection.budget_tokens // len(stage.benchmark)
-    drawn: Counts = instantiate_node("occurrences", node).draw(tokens, budget, rng)
+    design = instantiate_node(*occurrence_node(stage, candidates.name))
+    drawn: Counts = design.draw(tokens, budget, rng)
     return drawn
 
 

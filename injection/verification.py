@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -303,6 +303,7 @@ class CorpusCheck:
         proof = self._empty_proof()
         proof.tokens = sum(part.tokens for part in parts)
         _check_listed_copies(self.examples, self.copies, self.ids, proof)
+        _check_overlaps(self.copies, proof)
         proof.failures += [failure for part in parts for failure in part.failures]
         end, rows = sum(part.sequences for part in parts), self._sorted_copies
         for row in rows[rows["sequence"] >= end].itertuples():
@@ -399,6 +400,15 @@ def _check_listed_copies(
             proof.failures.append(
                 f"{example} copy {copy}: {tokens} of {len(ids[text])} {proof.units.unit}s listed"
             )
+
+
+def _check_overlaps(copies: pd.DataFrame, proof: Proof) -> None:
+    """Checks that no two rows list one place: otherwise another copy could be unlisted."""
+    rows = copies.sort_values(["sequence", "token_start", "token_end"], kind="stable")
+    for row, following in pairwise(rows.itertuples()):
+        if following.sequence == row.sequence and following.token_start < row.token_end:
+            span = f"{proof.units.unit}s {following.token_start}..{row.token_end}"
+            _add_failure(proof, following, f", {span} are also {row.example_id} copy {row.copy}")
 
 
 class _TokenSearch:

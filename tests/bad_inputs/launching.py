@@ -118,7 +118,7 @@ ROWS = [
     launch("-m seed=range(0,0)", "seed is range(0,0)", "nothing to run"),
     launch("-m experiment=glob(zz*)", "experiment is glob(zz*)", "nothing to run", slow=True),
     # its tools
-    launch("status runs=nowhere", "nowhere", "not a launch", slow=True),
+    launch("status runs=nowhere", "nowhere", "no launch is there", slow=True),
     launch("status a-file", "a-file", "no launch", files={"a-file": ""}),
     launch("report nowhere", "nowhere", "not a launch", slow=True),
     launch("adopt", "kind", "give one of model, corpus", slow=True),

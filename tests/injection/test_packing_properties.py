@@ -171,6 +171,12 @@ def test_the_proof_finds_a_changed_token_and_a_changed_ledger(layout, seed):
         wrong.loc[row.name, column] = other
         assert verify([packed], examples, wrong, TOKENIZER, window).failures, column
     assert verify([packed], examples, ledger.drop(row.name), TOKENIZER, window).failures
+    if len(same := ledger[ledger["example_id"] == row["example_id"]]) > 1:
+        place = ["sequence", "token_start", "token_end", "copy_start", "truncated"]
+        other = same.index[same.index != row.name][0]
+        twice = ledger.copy()  # one copy listed twice, another not at all
+        twice.loc[row.name, place] = ledger.loc[other, place]
+        assert verify([packed], examples, twice, TOKENIZER, window).failures
     last = int(ledger["sequence"].max()) * width + int(ledger["token_end"].iloc[-1])
     outside = verify([packed], examples, ledger, TOKENIZER, (0, last - 1))
     assert any("outside of the window" in failure for failure in outside.failures)
