@@ -16,7 +16,7 @@ from contamination.core.lock import LOCKS_FOLDER
 from contamination.launch.processes import LAUNCHER
 from tests.small import SMALL
 
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = {**os.environ}  # its number of threads: some CPUs round by it
 for name in LAUNCHER:  # of a training in this very process
     ENVIRONMENT.pop(name, None)
 
