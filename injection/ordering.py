@@ -36,9 +36,9 @@ ORDER_COLUMNS = ("benchmark", "shard", "position", "example_id", "member")
 def occurrence_node(stage: InjectionStage, benchmark: str) -> tuple[str, Mapping[str, Any]]:
     """Returns the name and the node `occurrences` of the benchmark itself, or the experiment's."""
     own = stage.benchmark[benchmark].occurrences
-    return (
-        (f"benchmark.{benchmark}.occurrences", own) if own else ("occurrences", stage.occurrences)
-    )
+    if not own:
+        return "occurrences", stage.occurrences
+    return f"benchmark.{benchmark}.occurrences", own
 
 
 def check_ordered(stage: InjectionStage) -> None:
