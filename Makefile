@@ -24,6 +24,10 @@ TORCH_VERSION ?= 2.13.0
 TORCH ?= $(if $(filter Linux,$(shell uname -s)),$(if $(shell command -v nvidia-smi),cuda,cpu),cuda)
 TORCH_INDEX := https://download.pytorch.org/whl/cpu
 
+# Python keeps what it compiles, else each process that a launch or a test starts compiles the project
+# again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: quickstart readme readme-check results notebook test faults mutants gpu wheels check format clean
 
 quickstart: $(VENV)/.installed

@@ -161,7 +161,7 @@ def _iter_distinguishing_phrases(
     if shared.swapped:
         yield "members and non-members swapped"
     if pooled["last_tokens"].notna().any() and rows["last_tokens"].isna().all():
-        yield "last_tokens not set"
+        yield "copies not limited to the last tokens"
     level = "mean_occurrences"
     if level in pooled and pooled[level].nunique() > 1 and rows[level].nunique() == 1:
         yield f"mean occurrences {format_short(float(rows[level].iloc[0]))}"

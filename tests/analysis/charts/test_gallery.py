@@ -78,7 +78,7 @@ def test_cells_with_late_copies_are_a_series_of_their_own(make_parts):
         words = " ".join(text.get_text() for text in factor_chart(found, CONFIG).texts)
         assert ("copies in the last 200,000 tokens" in words) == (last is not None)
     answers = plain_sentences(made.pooled, made.trends, [first, second], CONFIG)
-    assert " Series: last_tokens not set. Method: " in answers[0]
+    assert " Series: copies not limited to the last tokens. Method: " in answers[0]
     assert " Series: copies in the last 200,000 tokens. Method: " in answers[1]
 
 
