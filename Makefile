@@ -1,7 +1,7 @@
 # make quickstart   set up and run the main job on real data
 # make test         set up and run the tests
 # make faults       set up and run all of the fault harness, for half an hour or more
-# make mutants     set up and plant small bugs that the tests should notice (ONLY="estimates …")
+# make mutants     set up and plant small bugs that the tests should notice, for hours (ONLY="core/statistics …")
 # make readme       set up, run the quickstart and write its table and chart into README
 # make readme-check compare README's table with the quickstart that ran last
 # make results      set up and launch every experiment of docs/results.md again, for hours (ONLY=frequency, OUT=DIR)

@@ -1,213 +1,457 @@
-"""Plants one small bug at a time and counts those that the quick tests beside it notice.
+"""Plants one small bug at a time in each module and counts those that the default suite notices.
 
-`make mutants` runs the groups of `[tool.mutants]` in pyproject.toml, `make mutants
-ONLY="estimates training"` two of them. A stopped run resumes; where a group's tests
-have changed it begins anew. A group is mutmut's work in `build/mutants/GROUP`, where
-`mutmut results` lists the survivors and `mutmut show NAME` shows one.
+`make mutants` draws bugs for every module, `make mutants ONLY="core/statistics audits"` for some:
 
-A survivor is killed by a sharper test, or listed in `equivalent_mutants.txt` where no test could
-tell. mutmut leaves out decorated functions and what stands outside of functions.
+1. The default suite runs once with coverage.py, which records the tests that run each line.
+2. mutmut's operators list the mutants of each module, and a seed draws `--per-module` of them.
+3. Each mutant runs in a fork that has imported the libraries but nothing of the project. The import
+   of the mutated module compiles the mutant; no file is changed. The tests that run its line, those
+   of its own package first, stop at the first that fails.
+
+A mutant that no test notices is a survivor. It is noticed after a sharper test, or it is listed in
+`equivalent_mutants.txt` with the reason why no test could tell. A stopped run resumes. The results
+are in `build/mutants`: `--table` prints them, `--survivors` lists the survivors, and `--again` runs
+the survivors against the tests of today, `--coverage TESTS` records those tests anew.
+
+Left out: what stands outside functions, and texts with a space in them, which are sentences. A test
+that runs the line only in a process that it starts does not count.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import hashlib
+import importlib
+import importlib.abc
+import importlib.machinery
 import json
 import os
+import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
-import tomllib
+import tempfile
+import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
-RUNS = ROOT / "build" / "mutants"
+FOLDER = ROOT / "build" / "mutants"
+COVERAGE, DURATIONS, RESULTS = (
+    FOLDER / name for name in ("coverage", "durations.json", "results.jsonl")
+)
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
+PACKAGES = ("core", "data", "injection", "training", "detection", "analysis", "audits", "launch")
 ARGUMENTS = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"  # brackets in them are closed again
-COLUMNS = ("mutants", "killed", "timeout", "survived", "equivalent", "no tests", "not run")
+MOST_SECONDS, MOST_FILES = 60.0, 30
+"""Of the tests that run a mutant's line, so many seconds and files of them."""
+OUT_OF_TIME = -1
+OUTCOMES = {0: "survived", 5: "no tests", OUT_OF_TIME: "timeout"}
+"""By pytest's exit status; with any other the bug was noticed."""
+COLUMNS = ("mutants", "noticed", "timeout", "survived", "equivalent", "no tests")
 
 
-def main() -> None:
-    """Runs the groups one after another, each in a process of its own, then prints the table."""
-    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mutants"]
-    parser = argparse.ArgumentParser(prog="tests.mutants")
-    parser.add_argument("groups", nargs="*", help=f"of {', '.join(groups)}; default: all")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--table", action="store_true", help="only print what has run")
-    parser.add_argument("--survivors", action="store_true", help="list them too")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if unknown := [name for name in given.groups if name not in groups]:
-        parser.error(f"no group {', '.join(unknown)}: give some of {', '.join(groups)}")
-    chosen = {name: groups[name] for name in given.groups or groups}
-    if given.inside:
-        return run(*chosen.values(), given.processes)
-    for name in [] if given.table else chosen:
-        print(f"\n{name}", flush=True)
-        again = [sys.executable, __file__, name, "--inside", f"--processes={given.processes}"]
-        subprocess.run(again, cwd=folder(name), env=environment(name), check=True)
-    print_table({name: group["mutate"] for name, group in chosen.items()}, given.survivors)
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one module.
+
+    Attributes:
+        module: its path below the repository.
+        source: the digest of the module without the change.
+        function: the function or `Class.method` that contains it.
+        line: where the change begins, counted from 1.
+        new: the changed line, or "without " and the lines that the mutant lacks.
+        code: of the whole changed module.
+    """
+
+    module: str
+    source: str
+    function: str
+    line: int
+    new: str
+    code: str
+
+    @property
+    def key(self) -> str:
+        """The same only for the same code with the same change."""
+        return digest(f"{self.module}\0{self.code}")
 
 
-def folder(name: str) -> Path:
-    """A group's folder, which shows the repository by links."""
-    shutil.rmtree(RUNS / name / "tmp", ignore_errors=True)
-    (RUNS / name / "tmp").mkdir(parents=True)
-    for path in ROOT.iterdir():
-        link = RUNS / name / path.name
-        if not path.name.startswith((".", "build", "runs")) and not link.is_symlink():
-            link.symlink_to(path)
-    return RUNS / name
+def draw(module: str, number: int, seed: int) -> list[Mutant]:
+    """Draws mutants of a module's functions; fewer where it has fewer."""
+    import libcst
+    from mutmut.mutation.file_mutation import create_mutations
+
+    source = (ROOT / module).read_text()
+    tree, mutations, _, _ = create_mutations(module, source)
+    lines = source.splitlines()
+    random.Random(f"{seed} {module}").shuffle(mutations)
+    drawn: dict[str, Mutant] = {}
+    for mutation in mutations:
+        node = mutation.original_node
+        is_sentence = isinstance(node, libcst.SimpleString) and " " in node.value
+        if mutation.contained_by_top_level_function is None or is_sentence:
+            continue
+        changed = tree.deep_replace(node, mutation.mutated_node)
+        assert isinstance(changed, libcst.Module)
+        line, new = _difference(lines, changed.code.splitlines())
+        if line:
+            function = _function_name(source, line)
+            mutant = Mutant(module, digest(source), function, line, new, changed.code)
+            drawn.setdefault(mutant.key, mutant)
+        if len(drawn) == number:
+            break
+    return list(drawn.values())
 
 
-def environment(name: str) -> dict[str, str]:
-    """One thread, since threads don't survive a fork; temporary folders where they're removed."""
-    one = dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"], "1")
-    return {**os.environ, **one, "PYTEST_DEBUG_TEMPROOT": str(RUNS / name / "tmp")}
+def digest(text: str) -> str:
+    """16 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def run(group: dict[str, list[str]], processes: int) -> None:
-    """Runs what is left of a group, in its folder; quick tests first."""
-    from mutmut import __main__ as mutmut
-    from mutmut import configuration
-    from mutmut.runners.harness import PytestRunner
-    from mutmut.state import state
-
-    configuration._config = dataclasses.replace(
-        configuration.config(),
-        only_mutate=group["mutate"],
-        pytest_add_cli_args_test_selection=group["tests"],
+def _difference(old: Sequence[str], new: Sequence[str]) -> tuple[int, str]:
+    """The number of the first line that differs (0 if none does), and what the mutant has."""
+    start = next(
+        (i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), -1
     )
-    in_any_order, alone = PytestRunner.run_tests, PytestRunner.execute_pytest
-
-    def run_tests(self, *, mutant_name, tests):
-        tests = sorted(tests, key=lambda test: state().duration_by_test.get(test, 0))
-        return in_any_order(self, mutant_name=mutant_name, tests=tests)
-
-    def execute_pytest(self, params, plugins=()):
-        return alone(self, params, plugins=[SharedSetups(state()._stats), *plugins])
-
-    PytestRunner.run_tests, PytestRunner.execute_pytest = run_tests, execute_pytest
-    forget_results(group["tests"])
-    mutmut._run([], processes)
+    if start < 0:
+        return 0, ""
+    end = 0
+    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    had = [line.strip() for line in old[start : len(old) - end]]
+    has = [line.strip() for line in new[start : len(new) - end]]
+    return start + 1, " ".join(has) if has else "without " + " ".join(had)
 
 
-class SharedSetups:
-    """What the setup of a shared fixture calls is called by every test that uses it."""
+def _function_name(source: str, line: int) -> str:
+    import ast
 
-    def __init__(self, called: set[str]) -> None:
-        self.called, self.by_fixture = called, defaultdict(set)
+    def within(body: Sequence[ast.stmt], owner: str) -> str | None:
+        for node in body:
+            if not (node.lineno <= line <= (node.end_lineno or 0)):
+                continue
+            if isinstance(node, ast.ClassDef):
+                return within(node.body, f"{owner}{node.name}.")
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                return owner + node.name
+        return None
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_fixture_setup(self, fixturedef):
-        before = self.called.copy()
-        self.called.clear()
-        try:
-            return (yield)
-        finally:
-            self.by_fixture[fixturedef.argname] |= self.called
-            self.called |= before
-
-    def pytest_runtest_call(self, item):
-        self.called.update(*(self.by_fixture[name] for name in item.fixturenames))
+    return within(ast.parse(source).body, "") or "?"
 
 
-def forget_results(tests: list[str]) -> None:
-    """Where the tests, or the helpers beside and above them, aren't the last run's."""
-    from mutmut.__main__ import _reset_mutant_results
-
-    digest, last = digest_of(tests), Path("tests.sha256")
-    if not last.exists() or last.read_text() != digest:
-        Path("mutants/mutmut-stats.json").unlink(missing_ok=True)
-        _reset_mutant_results(lambda *_: True)
-        last.write_text(digest)
+# The tests that run a line
 
 
-def digest_of(tests: list[str]) -> str:
-    """A hash of the selection, its files, and the helpers in their folders up to `tests`."""
-    named = {Path(test.partition("::")[0]) for test in tests if test[0] != "-"}
-    folders = {folder for file in named for folder in file.parents if folder.name}
-    helpers = {file for folder in folders for file in folder.glob("*.py")}
-    files = named | {file for file in helpers if not file.name.startswith("test_")}
-    words = [json.dumps(tests).encode(), *(file.read_bytes() for file in sorted(files))]
-    return hashlib.sha256(b"".join(words)).hexdigest()
+def record_coverage(tests: Sequence[str], processes: int) -> None:
+    """Runs the default suite, or some of its files again, and records the tests of each line."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "--cov-context=test", "--cov-report="),
+            *(f"--cov={package}" for package in PACKAGES),
+            *(["--cov-append"] if tests else []),
+            *("-n", str(processes), "--dist", "loadfile", "--no-loadscope-reorder"),
+            *("-p", "tests.mutants", *tests),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "COVERAGE_FILE": str(COVERAGE), "MUTANTS_DURATIONS": str(FOLDER)},
+    )
+    seconds = json.loads(DURATIONS.read_text()) if tests and DURATIONS.exists() else {}
+    for part in sorted(FOLDER.glob("durations-*.jsonl")):
+        for line in part.read_text().splitlines():
+            test, duration = json.loads(line)
+            seconds[test] = duration
+        part.unlink()
+    DURATIONS.write_text(json.dumps(seconds))
+    print(f"pytest ended with {done.returncode}; {len(seconds):,} tests in {DURATIONS}")
 
 
-def print_table(groups: dict[str, list[str]], survivors: bool) -> None:
-    """A line a module; "noticed" is the share of those that ran and are not equivalent."""
-    equivalent, whole, unused = listed(), Counter(), set()
-    anywhere = {entry for entry in equivalent if entry[0] == "*"}
-    print(f"\n{'':36}" + "".join(f"{column:>11}" for column in (*COLUMNS, "noticed")))
-    for name, patterns in groups.items():
-        os.chdir(RUNS / name)
-        metas = [meta for each in patterns for meta in Path("mutants").glob(f"{each}.meta")]
-        for module in sorted(meta.relative_to("mutants").with_suffix("") for meta in metas):
-            alive = Counter(survivors_of(module))
-            counts = count(module)
-            mine = {entry for entry in equivalent if entry[0] == str(module)}
-            mine |= {entry for entry in alive if any(fits(entry[2], each[2]) for each in anywhere)}
-            counts["equivalent"] = sum(alive[entry] for entry in mine)
-            counts["survived"] -= counts["equivalent"]
-            print_line(str(module), counts)
-            whole += counts
-            unused |= mine - set(alive)
-            for entry in alive if survivors else []:
-                if entry not in mine:
-                    print("   ", *entry[1:], sep=" | ")
+def pytest_runtest_logreport(report) -> None:
+    """As a plugin of pytest: notes how long each test that passed took, with its setup."""
+    folder = os.environ.get("MUTANTS_DURATIONS")
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if folder and worker and report.when == "call" and report.passed:
+        with open(f"{folder}/durations-{worker}.jsonl", "a") as file:
+            file.write(json.dumps([report.nodeid, round(report.duration, 3)]) + "\n")
+
+
+class TestsByLine:
+    """The passing tests of the default suite that run a line of a module."""
+
+    def __init__(self) -> None:
+        import coverage
+
+        self._data = coverage.CoverageData(basename=str(COVERAGE))
+        self._data.read()
+        self.seconds: dict[str, float] = json.loads(DURATIONS.read_text())
+        self._by_file: dict[str, list[str]] = defaultdict(list)
+        for test in self.seconds:
+            self._by_file[test.partition("::")[0]].append(test)
+        self._contexts = cache(self._data.contexts_by_lineno)
+
+    def choose(self, mutant: Mutant) -> list[str]:
+        """Returns tests of a mutant's line, the nearest and quickest first.
+
+        What a fixture calls counts for the other tests of the file, which may share it.
+        """
+        ran: set[str] = set()
+        for context in self._contexts(str(ROOT / mutant.module)).get(mutant.line, ()):
+            test, _, when = context.rpartition("|")
+            ran.add(test)
+            if when == "setup":
+                ran.update(self._by_file[test.partition("::")[0]])
+        package = Path(mutant.module).parts
+
+        def distance(test: str) -> tuple[int, float]:
+            parts = Path(test.partition("::")[0]).parts[1:]
+            shared = 0
+            while shared < min(len(parts), len(package)) and parts[shared] == package[shared]:
+                shared += 1
+            named = Path(mutant.module).stem in Path(test.partition("::")[0]).stem
+            return (-shared - 2 * named, self.seconds[test])
+
+        chosen, files, total = [], set(), 0.0
+        for test in sorted(ran & self.seconds.keys(), key=distance):
+            file = test.partition("::")[0]
+            if total + self.seconds[test] > MOST_SECONDS and chosen:
+                continue
+            if file not in files and len(files) == MOST_FILES:
+                continue
+            chosen.append(test)
+            files.add(file)
+            total += self.seconds[test]
+        return chosen
+
+
+# Running them
+
+
+class MutatedImport(importlib.abc.MetaPathFinder):
+    """Imports one module from other code than its file's."""
+
+    def __init__(self, module: str, code: str) -> None:
+        self.name = ".".join(("contamination", *Path(module).with_suffix("").parts))
+        self.name = self.name.removesuffix(".__init__")
+        self.code = code
+
+    def find_spec(self, name, path=None, target=None):
+        """The usual finder's answer, with another loader for the mutated module."""
+        if name != self.name:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, (other.find_spec(name, path, target) for other in others)))
+        spec.loader = _Loader(name, spec.origin, self.code)
+        return spec
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def __init__(self, name: str, path: str, code: str) -> None:
+        super().__init__(name, path)
+        self._code = code
+
+    def get_code(self, fullname):
+        return compile(self._code, self.path, "exec", dont_inherit=True)
+
+
+def import_libraries() -> None:
+    """Imports what the tests import, but nothing of the project, in this one thread."""
+    os.environ.update(dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"], "1"))
+    os.environ.update(WANDB_MODE="offline", HF_HUB_OFFLINE="1", TRITON_INTERPRET="1")
+    listing = (
+        "import sys, pytest; pytest.main(['--collect-only', '-qq']);"
+        "print('LOADED', *sorted(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", listing], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = done.stderr.rpartition("LOADED ")[2].split()
+    own = ("tests", "contamination", "conftest", "__main__", "_pytest", "pytest", "_hypothesis")
+    for name in loaded:
+        if not name.startswith(own):
+            try:
+                importlib.import_module(name)
+            except Exception:  # a part of a library that is imported only within another
+                continue
+
+
+def fork(mutant: Mutant | None, tests: Sequence[str], place: Path) -> int:
+    """Starts the tests in a fork, with a mutant or without; returns the process."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        place.mkdir(parents=True, exist_ok=True)
+        output = os.open(place / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.environ.update(TMPDIR=str(place), PYTEST_DEBUG_TEMPROOT=str(place))
+        tempfile.tempdir = None
+        if mutant is not None:
+            sys.meta_path.insert(0, MutatedImport(mutant.module, mutant.code))
+        import pytest
+
+        options = ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
+        first = ["-x"] if mutant is not None else []
+        code = int(pytest.main([*options, *first, *tests]))
+        sys.stdout.flush()
+        os._exit(code)
+    except BaseException:
+        os._exit(70)
+
+
+@dataclass
+class Job:
+    """A mutant whose tests run."""
+
+    mutant: Mutant
+    tests: Sequence[str]
+    began: float
+    limit: float
+    place: Path
+
+
+def run(modules: Sequence[str], per_module: int, seed: int, processes: int, again: bool) -> None:
+    """Runs the drawn mutants of some modules that have no result yet."""
+    known = read_results()
+    by_line = TestsByLine()
+    import_libraries()
+    waiting: list[tuple[Mutant, list[str]]] = []
+    for module in modules:
+        for mutant in draw(module, per_module, seed):
+            result = known.get(mutant.key)
+            if result is None or (again and result["outcome"] in ("survived", "no tests")):
+                waiting.append((mutant, by_line.choose(mutant)))
+    print(f"{len(waiting):,} mutants of {len(modules):,} modules are to run", flush=True)
+    broken = failing_without_mutant([tests for _, tests in waiting], processes)
+    began, ended, jobs = time.monotonic(), 0, dict[int, Job]()
+    queue = iter(waiting)
+    while True:
+        while len(jobs) < processes and (following := next(queue, None)) is not None:
+            mutant, tests = following
+            tests = [test for test in tests if test not in broken]
+            if not tests:
+                write_result(mutant, "no tests", (), 0.0)
+                ended += 1
+                continue
+            limit = 30 + 5 * sum(by_line.seconds[test] for test in tests)
+            place = Path(tempfile.mkdtemp(prefix="mutant-"))
+            pid = fork(mutant, tests, place)
+            jobs[pid] = Job(mutant, tests, time.monotonic(), limit, place)
+        if not jobs:
+            break
+        for pid, code in _ended(jobs):
+            job = jobs.pop(pid)
+            outcome = (
+                {0: "survived", 5: "no tests"}.get(code, "noticed") if code >= 0 else "timeout"
+            )
+            write_result(job.mutant, outcome, job.tests, time.monotonic() - job.began)
+            shutil.rmtree(job.place, ignore_errors=True)
+            ended += 1
+            if ended % 50 == 0:
+                minutes = (time.monotonic() - began) / 60
+                print(f"{ended:,} of {len(waiting):,} after {minutes:.0f} minutes", flush=True)
+
+
+def _ended(jobs: dict[int, Job]) -> Iterator[tuple[int, int]]:
+    """The processes that have ended, with their status; `OUT_OF_TIME` for those beyond theirs."""
+    time.sleep(0.02)
+    for pid, job in list(jobs.items()):
+        late = time.monotonic() - job.began > job.limit
+        if late:
+            os.killpg(pid, signal.SIGKILL)
+        done, status = os.waitpid(pid, 0 if late else os.WNOHANG)
+        if done:
+            yield pid, OUT_OF_TIME if late else os.waitstatus_to_exitcode(status)
+
+
+def failing_without_mutant(selections: Iterable[Sequence[str]], processes: int) -> set[str]:
+    """Returns the tests that fail here in a fork without a mutant, which can tell nothing."""
+    tests = sorted({test for selection in selections for test in selection})
+    by_file: dict[str, list[str]] = defaultdict(list)
+    for test in tests:
+        by_file[test.partition("::")[0]].append(test)
+    shares: list[list[str]] = [[] for _ in range(processes)]
+    for place, of_file in enumerate(by_file.values()):
+        shares[place % processes] += of_file
+    places = [Path(tempfile.mkdtemp(prefix="mutant-")) for _ in shares]
+    forks = [fork(None, share, place) for share, place in zip(shares, places, strict=True) if share]
+    for pid in forks:
+        os.waitpid(pid, 0)
+    output = "".join(
+        (place / "output").read_text() for place in places if (place / "output").exists()
+    )
+    failed = set(re.findall(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", output, re.MULTILINE))
+    for place in places:
+        shutil.rmtree(place, ignore_errors=True)
+    for test in sorted(failed):
+        print(f"fails without a mutant, so it is not used: {test}")
+    return failed
+
+
+# Results
+
+
+def read_results() -> dict[str, dict]:
+    """The last result of each mutant, by its key."""
+    if not RESULTS.exists():
+        return {}
+    return {row["key"]: row for row in map(json.loads, RESULTS.read_text().splitlines())}
+
+
+def write_result(mutant: Mutant, outcome: str, tests: Sequence[str], seconds: float) -> None:
+    """Appends a line to the results."""
+    row = {"key": mutant.key, **asdict(mutant), "outcome": outcome}
+    del row["code"]
+    row |= {"tests": len(tests), "seconds": round(seconds, 1)}
+    with RESULTS.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def print_table(modules: Sequence[str], survivors: bool) -> None:
+    """Prints a line per module; the share is that of the mutants that are not equivalent."""
+    by_module: dict[str, list[dict]] = defaultdict(list)
+    for row in read_results().values():
+        by_module[row["module"]].append(row)
+    equivalent, whole = listed(), Counter[str]()
+    print(f"{'':44}" + "".join(f"{column:>11}" for column in (*COLUMNS, "share")))
+    for module in modules:
+        now = digest((ROOT / module).read_text())
+        results = [row for row in by_module[module] if row["source"] == now]
+        counts = Counter(mutants=len(results))
+        for row in results:
+            is_equivalent = row["outcome"] == "survived" and is_listed(row, equivalent)
+            counts["equivalent" if is_equivalent else row["outcome"]] += 1
+            if survivors and not is_equivalent and row["outcome"] in ("survived", "no tests"):
+                print(f"    {module}:{row['line']} | {row['function']} | {row['new']}")
+        print_line(module, counts)
+        whole += counts
     print_line("all", whole)
-    for entry in sorted(unused):
-        print("Listed as equivalent, but did not survive:", *entry, sep=" | ")
-
-
-def count(module: Path) -> Counter[str]:
-    """How many mutants of a module ended how."""
-    from mutmut.mutation.data import SourceFileMutationData
-    from mutmut.stats import status_by_exit_code
-
-    data = SourceFileMutationData(path=module)
-    data.load()
-    called = {"not checked": "not run", "segfault": "timeout"}  # SIGKILL comes after SIGXCPU
-    ends = [status_by_exit_code[code] for code in data.exit_code_by_key.values()]
-    return Counter({"mutants": len(ends)}) + Counter(called.get(end, end) for end in ends)
 
 
 def print_line(module: str, counts: Counter[str]) -> None:
-    """The counts, and the share noticed."""
-    noticed = counts["killed"] + counts["timeout"]
+    """The counts, and the share that was noticed."""
+    noticed = counts["noticed"] + counts["timeout"]
     told = noticed + counts["survived"] + counts["no tests"]
     share = f"{noticed / told:.1%}" if told else "–"
-    print(f"{module:36}" + "".join(f"{counts[column]:>11}" for column in COLUMNS) + f"{share:>11}")
+    print(f"{module:44}" + "".join(f"{counts[column]:>11}" for column in COLUMNS) + f"{share:>11}")
 
 
-def survivors_of(module: Path) -> list[tuple[str, str, str]]:
-    """Of each survivor: module, function, and the lines that the mutant has instead."""
-    from mutmut.mutation.data import SourceFileMutationData
-    from mutmut.mutation.diff_apply import get_diff_for_mutant
-    from mutmut.utils.format_utils import orig_function_and_class_names_from_key as names
-
-    data = SourceFileMutationData(path=module)
-    data.load()
-    found = []
-    for mutant in (mutant for mutant, code in data.exit_code_by_key.items() if code == 0):
-        lines = get_diff_for_mutant(mutant, path=module).splitlines()[2:]
-        new = [line[1:].strip() for line in lines if line[0] == "+"]
-        old = [line[1:].strip() for line in lines if line[0] == "-"]
-        function, owner = names(mutant)
-        where = f"{owner}.{function}" if owner else function
-        found.append(
-            (
-                str(module),
-                where,
-                " ".join(new) if len(new) == len(old) else "without " + " ".join(old),
-            )
-        )
-    return found
+def is_listed(row: dict, equivalent: Iterable[tuple[str, str, str]]) -> bool:
+    """Whether a survivor is listed as equivalent; * as the module stands for all of them."""
+    for module, function, line in equivalent:
+        if module == "*":
+            if fits(row["new"], line):
+                return True
+        elif (module, function, line) == (row["module"], row["function"], row["new"]):
+            return True
+    return False
 
 
 def fits(line: str, pattern: str) -> bool:
@@ -219,6 +463,41 @@ def listed() -> set[tuple[str, str, str]]:
     """The survivors that `equivalent_mutants.txt` gives a reason for."""
     lines = [line for line in EQUIVALENT.read_text().splitlines() if line and line[0] != "#"]
     return {tuple(line.rpartition(" | ")[0].split(" | ", 2)) for line in lines}
+
+
+def modules_below(parts: Sequence[str]) -> list[str]:
+    """The product's modules, or those in the given files and folders."""
+    named = [path for part in parts or PACKAGES for path in _python_files(ROOT / part)]
+    return sorted(str(path.relative_to(ROOT)) for path in named)
+
+
+def _python_files(place: Path) -> Iterator[Path]:
+    if not place.exists():
+        sys.exit(f"no file or folder {place.relative_to(ROOT)}")
+    yield from [place] if place.is_file() else place.rglob("*.py")
+
+
+def main() -> None:
+    """Records the coverage where there is none, runs what has no result, and prints the table."""
+    parser = argparse.ArgumentParser(prog="tests.mutants")
+    parser.add_argument("parts", nargs="*", help="files or folders of the product; default: all")
+    parser.add_argument("--per-module", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--table", action="store_true", help="only print what has run")
+    parser.add_argument("--survivors", action="store_true", help="list them too")
+    parser.add_argument("--again", action="store_true", help="run the survivors again")
+    parser.add_argument("--coverage", nargs="+", metavar="TESTS", help="only record these again")
+    given = parser.parse_args()
+    if given.coverage:
+        return record_coverage(given.coverage, given.processes)
+    os.chdir(ROOT)
+    modules = modules_below(given.parts)
+    if not given.table:
+        if not DURATIONS.exists():
+            record_coverage((), given.processes)
+        run(modules, given.per_module, given.seed, given.processes, given.again)
+    print_table(modules, given.survivors)
 
 
 if __name__ == "__main__":

@@ -1,34 +1,84 @@
-"""Which results of mutation tests are used again."""
+"""Mutants are changed copies of a module that a fork imports; the table counts them once."""
 
+import ast
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.mutants import digest_of
+from tests import mutants
 
-SELECTION = ["tests/room/test_one.py::test_it", "--deselect=tests/room/test_two.py::test_slow"]
-
-
-@pytest.fixture
-def files(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    names = ("tests/helper.py", "tests/room/beside.py", "tests/room/test_one.py")
-    others = ("tests/other/helper.py", "tests/room/test_two.py")
-    for name in (*names, *others):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("")
-    return names, others
+MODULE = "core/statistics/metrics.py"
 
 
-def test_kills_are_kept_only_where_the_tests_and_their_helpers_are_the_same(files):
-    used, others = files
-    before = digest_of(SELECTION)
-    for name in others:
-        Path(name).write_text("# another line")
-    assert digest_of(SELECTION) == before
-    assert digest_of(SELECTION[:1]) != before
-    seen = {before}
-    for name in used:
-        Path(name).write_text("# another line")
-        seen.add(digest_of(SELECTION))
-    assert len(seen) == 1 + len(used)
+def test_drawn_mutants_are_different_changes_of_one_place():
+    pytest.importorskip("mutmut", reason="mutmut is not installed")
+    source = (mutants.ROOT / MODULE).read_text()
+    drawn = mutants.draw(MODULE, 12, seed=1)
+    assert len({mutant.key for mutant in drawn}) == 12
+    for mutant in drawn:
+        ast.parse(mutant.code)
+        assert mutant.code.splitlines()[: mutant.line - 1] == source.splitlines()[: mutant.line - 1]
+        assert mutant.code.splitlines()[mutant.line - 1] != source.splitlines()[mutant.line - 1]
+        assert f"def {mutant.function.rpartition('.')[2]}(" in source
+    assert mutants.draw(MODULE, 12, seed=1) == drawn
+    assert mutants.draw(MODULE, 12, seed=2) != drawn
+
+
+def test_the_mutated_module_is_imported_and_no_other_and_no_file_is_changed():
+    source = (mutants.ROOT / MODULE).read_text()
+    program = f"""
+import sys
+from pathlib import Path
+from tests.mutants import MutatedImport
+code = Path({MODULE!r}).read_text() + "\\nMUTATED = True\\n"
+sys.meta_path.insert(0, MutatedImport({MODULE!r}, code))
+from contamination.core.statistics import bootstrap, metrics
+print(metrics.MUTATED, hasattr(bootstrap, "MUTATED"), Path(metrics.__file__).resolve())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=mutants.ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["True", "False", str((mutants.ROOT / MODULE).resolve())]
+    assert (mutants.ROOT / MODULE).read_text() == source
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("a\nb\nc", "a\nB\nc", (2, "B")),
+        ("a\nb\nb\nc", "a\nb\nc", (3, "without b")),
+        ("a\nb\nc", "a\n  x\n  y\nc", (2, "x y")),
+        ("a", "a", (0, "")),
+    ],
+)
+def test_a_mutant_is_named_by_its_first_line_and_what_it_has_instead(old, new, expected):
+    assert mutants._difference(old.splitlines(), new.splitlines()) == expected
+
+
+def test_the_table_counts_the_last_result_of_todays_code(tmp_path, monkeypatch, capsys):
+    now = mutants.digest((mutants.ROOT / MODULE).read_text())
+    row = {"module": MODULE, "function": "f", "line": 3, "seconds": 1.0, "tests": 2}
+    rows = [
+        {"key": "a", "source": now, "new": "x = 1", "outcome": "survived", **row},
+        {"key": "b", "source": now, "new": "y = zip(a, strict=None)", "outcome": "survived", **row},
+        {"key": "c", "source": now, "new": "z", "outcome": "timeout", **row},
+        {"key": "d", "source": "another", "new": "z", "outcome": "survived", **row},
+        {"key": "a", "source": now, "new": "x = 1", "outcome": "noticed", **row},
+        {"key": "e", "source": now, "new": "w = 2", "outcome": "survived", **row},
+    ]
+    results: Path = tmp_path / "results.jsonl"
+    results.write_text("".join(json.dumps(each) + "\n" for each in rows))
+    listed = tmp_path / "equivalent.txt"
+    listed.write_text("# why\n* | * | zip(*, strict=None) | the same\n")
+    monkeypatch.setattr(mutants, "RESULTS", results)
+    monkeypatch.setattr(mutants, "EQUIVALENT", listed)
+    mutants.print_table([MODULE], survivors=True)
+    header, survivor, line, whole = capsys.readouterr().out.splitlines()
+    assert header.split() == [*" ".join(mutants.COLUMNS).split(), "share"]
+    assert survivor.strip() == f"{MODULE}:3 | f | w = 2"
+    assert line.split() == [MODULE, "4", "1", "1", "1", "1", "0", "66.7%"]
+    assert whole.split() == ["all", *line.split()[1:]]
