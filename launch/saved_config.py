@@ -71,8 +71,7 @@ def load_config(folder: Path) -> DictConfig:
     """Returns the configuration that was saved in the folder.
 
     Raises:
-        ArtifactError: the file has been changed.
-        FileNotFoundError: there is none.
+        ArtifactError: the file is missing or has been changed.
     """
     config_file = folder / "config.yaml"
     try:
@@ -83,8 +82,10 @@ def load_config(folder: Path) -> DictConfig:
         config = OmegaConf.create(text)
         if not isinstance(config, DictConfig) or _has_reference(OmegaConf.to_container(config)):
             raise ValueError("it is not a mapping of plain values")
-    except FileNotFoundError:
-        raise
+    except FileNotFoundError as error:
+        raise ArtifactError(
+            f"{config_file} is missing. Give the launch's command again, which writes it."
+        ) from error
     except (OSError, ValueError, OmegaConfBaseException, YAMLError) as error:
         raise ArtifactError(
             f"{config_file} is damaged, or an earlier version wrote it ({describe_error(error)}). "
@@ -109,7 +110,7 @@ def is_saved(folder: Path, config: Any) -> bool:
     """Returns whether the folder's saved configuration makes the same artefacts as this one."""
     try:
         saved = load_config(folder)
-    except (FileNotFoundError, ArtifactError):
+    except ArtifactError:
         return False
     runtime_nodes = ("defaults", "launch", "cluster", "verify")
 

@@ -1,4 +1,6 @@
-"""Every file of a finished pipeline, damaged in five ways: it is refused by name, or made again.
+"""Every file of a finished pipeline and of a folder of each kind, damaged in six ways.
+
+It is refused by name, or made again.
 
 `DAMAGE_SEED=N pytest -m slow tests/faults/test_damage.py` damages other places; the default is 0.
 """
@@ -7,12 +9,16 @@ import json
 import os
 import random
 import shutil
+from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from contamination.core.integrity import MANIFEST
+from contamination.core.errors import UserError
+from contamination.core.integrity import ALWAYS, MANIFEST, find_damages, read_manifest
 from contamination.launch.check_runs import ARTIFACTS
+from tests.faults import kinds
 from tests.faults.warm import Warm
 from tests.small import SMALL
 
@@ -64,6 +70,15 @@ class Pipeline:
 
 
 @pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    from tests.bad_inputs.material import make
+
+    folder = tmp_path_factory.mktemp("damaged") / "material"
+    make(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
 def finished(warm, tmp_path_factory):
     return Pipeline(warm, tmp_path_factory.mktemp("damage"))
 
@@ -92,18 +107,25 @@ def empty(content, draw):
     content.clear()
 
 
+def swap_halves(content, draw):
+    middle = draw.randrange(1, len(content))
+    content[:] = content[middle:] + content[:middle]
+
+
 WAYS = {"a bit flipped": flip, "4 KiB zeroed": zero, "truncated": truncate, "emptied": empty,
         "deleted": None}  # fmt: skip
+SIX_WAYS = {**WAYS, "its parts exchanged": swap_halves}
 
 
 def damage(file, way, seed):
-    if WAYS[way] is None:
+    if SIX_WAYS[way] is None:
         file.unlink()
         return
     before = file.read_bytes()
     content = bytearray(before)
-    WAYS[way](content, random.Random(seed))
-    assert content != before
+    draw = random.Random(seed)
+    while content == before:  # zeros may have been there, and exchanged parts be the same
+        SIX_WAYS[way](content, draw)
     file.write_bytes(content)
 
 
@@ -179,3 +201,44 @@ def test_a_copy_of_the_code_that_is_damaged_is_made_again(pipeline):
         status, said = pipeline.again()
         assert status == 0, said
         assert file.read_bytes() == original.read_bytes(), file
+
+
+@pytest.mark.parametrize("name", kinds.MAKERS)
+def test_a_damaged_folder_of_any_kind_is_refused_by_name(name, material, tmp_path):
+    kind = kinds.MAKERS[name](material)
+    files = sorted(p.relative_to(kind.folder) for p in kind.folder.rglob("*") if p.is_file())
+    told, errors = Counter(), []
+    for way, file in product(SIX_WAYS, files):
+        if way not in ("deleted", "emptied") and len((kind.folder / file).read_bytes()) < 2:
+            continue
+        place = tmp_path / way / file.name / "runs" / kind.folder.parent.name / kind.folder.name
+        shutil.copytree(kind.folder, place)
+        damage(place / file, way, f"{SEED} {name} {way} {file}")
+        at = f"{file} {way}"
+        named = found_damage(place)
+        if named is not None:  # this kind has a manifest, which lists its files
+            assert file.name == MANIFEST or str(file) in named, (at, named)
+        unfinished = way == "deleted" and file.name == MANIFEST
+        for reader, read in kind.read.items():
+            try:
+                read(place)
+            except UserError as error:
+                told["refused"] += 1
+                errors.append((at, reader, str(error)))
+            else:  # an unfinished folder may be made again; a launch's records are no result
+                told["read"] += 1
+                assert unfinished or name == "launches", (at, reader)
+        shutil.rmtree(tmp_path / way)
+    print(f"{name}, seed {SEED}: {len(files)} files, {dict(told)}")
+    assert not [error for error in errors if "\n" in error[-1]]
+    assert told["refused"] or name == "launches"
+
+
+def found_damage(folder):
+    """What is wrong with a folder that has a manifest, as `contamination check` finds it."""
+    if not (folder / MANIFEST).exists():
+        return None
+    try:
+        return "; ".join(find_damages(folder, read_manifest(folder), ALWAYS))
+    except UserError as error:
+        return str(error)

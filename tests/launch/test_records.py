@@ -70,6 +70,10 @@ def test_a_damaged_configuration_is_refused(tmp_path):
             load_config(tmp_path)
         assert not is_saved(tmp_path, {"seed": 1, "name": "a: 'b'"})
     assert load_config(tmp_path)["seed"] == 1
+    (tmp_path / "config.yaml").unlink()
+    with pytest.raises(ArtifactError, match=r"config.yaml is missing\. Give the launch's command"):
+        load_config(tmp_path)
+    assert not is_saved(tmp_path, {"seed": 1, "name": "a: 'b'"})
 
 
 def test_a_damaged_record_of_a_process_is_none(tmp_path):
