@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import functools
 import math
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from hydra.core.config_store import ConfigStore
 from hydra.errors import InstantiationException
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from contamination.core.errors import ConfigError, near_names, require
@@ -110,7 +112,7 @@ def register_schema(node: str, schema: type) -> None:
 
     A field that is a dict of texts has keys of the user's own, so any may be given.
     """
-    typed = _schema_node(schema)
+    typed = copy.deepcopy(_schema_node(schema))
     for key in typed:
         if isinstance(inner := typed._get_node(key), DictConfig) and _holds_texts(inner):
             inner._set_flag("struct", False)
@@ -181,7 +183,7 @@ def _node_to_dataclass(field: str, schema: Any, node: Any) -> Any:
 def _check_plain_values(schema: type, values_by_field: dict[str, Any]) -> dict[str, Any]:
     try:
         merged = OmegaConf.to_container(
-            OmegaConf.merge(_schema_node(schema), values_by_field), resolve=True
+            OmegaConf.merge(_plain_schema_node(schema), values_by_field), resolve=True
         )
     except OmegaConfBaseException as error:
         raise ConfigError(_describe_omegaconf_error(error)) from error
@@ -189,11 +191,23 @@ def _check_plain_values(schema: type, values_by_field: dict[str, Any]) -> dict[s
     return {name: merged[name] for name in values_by_field}
 
 
+@functools.cache
 def _schema_node(schema: Any) -> DictConfig:
-    """The schema as a typed node that can be merged into, even if the dataclass is frozen."""
+    """The schema as a typed node that a merge may copy, even if the dataclass is frozen."""
     node = OmegaConf.structured(schema)
     _make_writable(node)
     return typing.cast(DictConfig, node)
+
+
+@functools.cache
+def _plain_schema_node(schema: Any) -> DictConfig:
+    """The schema whose dataclasses are missing: without them a copy is quick."""
+    node = copy.deepcopy(_schema_node(schema))
+    for key in node:
+        inner = node._get_node(key)
+        if isinstance(inner, DictConfig) and dataclasses.is_dataclass(inner._metadata.object_type):
+            inner._set_value(MISSING)
+    return node
 
 
 def _make_writable(node: Any) -> None:
