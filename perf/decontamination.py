@@ -2,6 +2,7 @@
 
     python -m perf.decontamination [--rules words] [--items 60] [--documents 200] [--out FILE]
     python -m perf.decontamination --rules embedding --items 20 --documents 20
+    python -m perf.decontamination --cost
     python -m perf.decontamination --rates 60 [--folder DIR]
 
 Items of three embedded benchmarks are drawn; half of them leak, in each form into one document
@@ -17,6 +18,9 @@ the leaked and the clean documents for all items.
 The rule of embeddings reads each document once for all its thresholds. It needs minutes on a
 processor core even for few items.
 
+`--cost` removes all items of five benchmarks from the embedded corpus, in which none was put, by
+rules of conf/matcher/, and counts the documents and words that each leaves out.
+
 `--rates` measures the tokens per second of one core instead (`perf.decontamination_rates`).
 """
 
@@ -24,11 +28,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from contamination.core.cli import compose_stage
 from contamination.core.report.tables import markdown_table
@@ -36,14 +43,18 @@ from contamination.data.perturbation import Delete, Swap
 from contamination.data.readers.embedded import EmbeddedCorpus
 from contamination.injection.config import InjectionStage
 from contamination.injection.decontamination import forms
+from contamination.injection.decontamination.config import DecontaminateStage
 from contamination.injection.decontamination.rules.base import Rule
 from contamination.injection.decontamination.rules.embedding import Embedding
 from contamination.injection.decontamination.rules.longest_match import LongestMatch
 from contamination.injection.decontamination.rules.ngram_union import NgramUnion
+from contamination.injection.decontamination.run import decontaminate
 from contamination.injection.pool import read_candidates
 from contamination.perf.decontamination_rates import measure_rates
 
 BENCHMARKS = ("boolq", "commonsenseqa", "truthfulqa")
+COST_BENCHMARKS = (*BENCHMARKS, "nq_open", "asdiv")
+COST_MATCHERS = ("ngram_13", "ngram_8", "longest_match", "marin", "contam")
 FILLER_DOCUMENTS = 2_000
 LEAKED_STEP = 2
 """Every second item is leaked."""
@@ -71,9 +82,9 @@ class Item:
     fields: Mapping[str, str]
 
 
-def draw_items(number: int) -> list[Item]:
-    """Returns so many items of each benchmark, in a random order."""
-    words = [f"benchmark=[{','.join(BENCHMARKS)}]"]
+def draw_items(number: int | None, benchmarks: Sequence[str] = BENCHMARKS) -> list[Item]:
+    """Returns so many items of each benchmark, or all, in a random order."""
+    words = [f"benchmark=[{','.join(benchmarks)}]"]
     stage = compose_stage("injection", words, InjectionStage)
     return [
         Item(candidates.name, example.example_id, example.text, example.fields)
@@ -168,6 +179,33 @@ def summarise(reports: Reports, items: Sequence[Item], threshold: float) -> dict
     }
 
 
+def measure_cost() -> int:
+    """Prints what each matcher leaves out of the embedded corpus; returns 0."""
+    items = draw_items(None, COST_BENCHMARKS)
+    print(f"{len(items):,} items of {', '.join(COST_BENCHMARKS)}")
+    lines = []
+    with tempfile.TemporaryDirectory() as temporary:
+        corpus, benchmark = (Path(temporary) / name for name in ("corpus.jsonl", "items.jsonl"))
+        write_texts(corpus, (document.text for document in EmbeddedCorpus().documents()))
+        write_texts(benchmark, (item.text for item in items))
+        for matcher in COST_MATCHERS:
+            words = [f"paths={corpus}", f"benchmarks=[{benchmark}]", f"runs={temporary}/runs"]
+            words = [*words, f"matcher={matcher}"]
+            done = decontaminate(compose_stage("decontaminate", words, DecontaminateStage))
+            found = pd.read_parquet(done.path / "matches.parquet")
+            half = found.loc[found["share"] >= 0.5, "row"].nunique()
+            lines.append([matcher, str(half), str(done.counts["summary"])])
+    print(markdown_table(["matcher", "documents with half an item", "summary"], lines))
+    return 0
+
+
+def write_texts(path: Path, texts: Iterable[str]) -> None:
+    """Writes a JSONL file with a text per line."""
+    with path.open("w") as file:
+        for number, text in enumerate(texts):
+            file.write(json.dumps({"text": text, "id": str(number)}) + "\n")
+
+
 def main() -> int:
     """Prints one table per benchmark; returns 0."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -175,9 +213,14 @@ def main() -> int:
     parser.add_argument("--items", type=int, default=60)
     parser.add_argument("--documents", type=int, default=200)
     parser.add_argument("--out", type=Path)
+    parser.add_argument(
+        "--cost", action="store_true", help="what the rules leave out of clean text"
+    )
     parser.add_argument("--rates", type=float, metavar="MILLIONS", help="millions of tokens")
     parser.add_argument("--folder", type=Path, help="keeps the corpus of --rates")
     options = parser.parse_args()
+    if options.cost:
+        return measure_cost()
     if options.rates is not None:
         texts = [item.text for item in draw_items(options.items)]
         return measure_rates(texts, round(options.rates * 1e6), options.folder)
