@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from warnings import catch_warnings
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -141,7 +142,8 @@ def _module(name: str, words: Sequence[str]) -> str | None:
 
 def _exists(name: str) -> bool:
     try:
-        return find_spec(name) is not None
+        with catch_warnings(action="ignore"):  # setuptools warns of pip once distutils was imported
+            return find_spec(name) is not None
     except ModuleNotFoundError:
         return False
 
