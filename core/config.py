@@ -201,7 +201,10 @@ def _schema_node(schema: Any) -> DictConfig:
 
 @functools.cache
 def _plain_schema_node(schema: Any) -> DictConfig:
-    """The schema whose dataclasses are missing: without them a copy is quick."""
+    """The schema whose dataclasses are missing: without them a copy is quick.
+
+    The default of a plain field can't refer to a part of a dataclass.
+    """
     node = copy.deepcopy(_schema_node(schema))
     for key in node:
         inner = node._get_node(key)

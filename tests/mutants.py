@@ -34,25 +34,29 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "mutants"
-COVERAGE, DURATIONS, RESULTS = (
-    FOLDER / name for name in ("coverage", "durations.json", "results.jsonl")
+COVERAGE, DURATIONS, SOURCES, RESULTS = (
+    FOLDER / name for name in ("coverage", "durations.json", "sources.json", "results.jsonl")
 )
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
 PACKAGES = ("core", "data", "injection", "training", "detection", "analysis", "audits", "launch")
 ARGUMENTS = r"(?:[^()]|\((?:[^()]|\([^()]*\))*\))*"  # brackets in them are closed again
+LEAST_SECONDS = 60.0
+"""Before a fork is out of time, for imports and for fixtures that another test's time includes."""
 MOST_SECONDS, MOST_FILES = 60.0, 30
 """Of the tests that run a mutant's line, so many seconds and files of them."""
-OUT_OF_TIME = -1
-OUTCOMES = {0: "survived", 5: "no tests", OUT_OF_TIME: "timeout"}
-"""By pytest's exit status; with any other the bug was noticed."""
+OUT_OF_TIME = -1000  # no exit status
+OUTCOMES = {0: "survived", 1: "noticed", 2: "noticed", 5: "no tests", OUT_OF_TIME: "timeout"}
+"""By pytest's exit status: 2 where the mutant can't be imported. Any other is no result."""
 COLUMNS = ("mutants", "noticed", "timeout", "survived", "equivalent", "no tests")
 
 
@@ -109,6 +113,11 @@ def draw(module: str, number: int, seed: int) -> list[Mutant]:
     return list(drawn.values())
 
 
+def source_digest(module: str) -> str:
+    """That of a module's file."""
+    return digest((ROOT / module).read_text())
+
+
 def digest(text: str) -> str:
     """16 hexadecimal digits of its SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -163,20 +172,27 @@ def record_coverage(tests: Sequence[str], processes: int) -> None:
         env={**os.environ, "COVERAGE_FILE": str(COVERAGE), "MUTANTS_DURATIONS": str(FOLDER)},
     )
     seconds = json.loads(DURATIONS.read_text()) if tests and DURATIONS.exists() else {}
+    measured: dict[str, float] = defaultdict(float)
     for part in sorted(FOLDER.glob("durations-*.jsonl")):
         for line in part.read_text().splitlines():
             test, duration = json.loads(line)
-            seconds[test] = duration
+            measured[test] += duration
         part.unlink()
-    DURATIONS.write_text(json.dumps(seconds))
-    print(f"pytest ended with {done.returncode}; {len(seconds):,} tests in {DURATIONS}")
+    if done.returncode not in (0, 1):
+        sys.exit(f"pytest ended with {done.returncode}: the coverage is not complete.")
+    DURATIONS.write_text(json.dumps(seconds | measured))
+    if not tests:
+        SOURCES.write_text(
+            json.dumps({module: source_digest(module) for module in modules_below(())})
+        )
+    print(f"pytest ended with {done.returncode}; the time of {len(measured):,} tests is recorded")
 
 
 def pytest_runtest_logreport(report) -> None:
     """As a plugin of pytest: notes how long each test that passed took, with its setup."""
     folder = os.environ.get("MUTANTS_DURATIONS")
     worker = os.environ.get("PYTEST_XDIST_WORKER")
-    if folder and worker and report.when == "call" and report.passed:
+    if folder and worker and report.when != "teardown" and report.passed:
         with open(f"{folder}/durations-{worker}.jsonl", "a") as file:
             file.write(json.dumps([report.nodeid, round(report.duration, 3)]) + "\n")
 
@@ -273,11 +289,13 @@ def import_libraries() -> None:
     loaded = done.stderr.rpartition("LOADED ")[2].split()
     own = ("tests", "contamination", "conftest", "__main__", "_pytest", "pytest", "_hypothesis")
     for name in loaded:
-        if not name.startswith(own):
+        if not name.startswith((*own, ".")):
             try:
                 importlib.import_module(name)
             except Exception:  # a part of a library that is imported only within another
                 continue
+    for name in [name for name in sys.modules if name.startswith("contamination")]:
+        del sys.modules[name]  # a plugin's: each fork imports the project itself
 
 
 def fork(mutant: Mutant | None, tests: Sequence[str], place: Path) -> int:
@@ -298,11 +316,14 @@ def fork(mutant: Mutant | None, tests: Sequence[str], place: Path) -> int:
         import pytest
 
         options = ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of plugins imported before
         first = ["-x"] if mutant is not None else []
         code = int(pytest.main([*options, *first, *tests]))
         sys.stdout.flush()
         os._exit(code)
     except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
         os._exit(70)
 
 
@@ -319,6 +340,9 @@ class Job:
 
 def run(modules: Sequence[str], per_module: int, seed: int, processes: int, again: bool) -> None:
     """Runs the drawn mutants of some modules that have no result yet."""
+    recorded = json.loads(SOURCES.read_text())
+    if changed := [m for m in modules if recorded.get(m) != source_digest(m)]:
+        sys.exit(f"changed since the coverage was recorded: {changed}. Remove {SOURCES}.")
     known = read_results()
     by_line = TestsByLine()
     import_libraries()
@@ -340,7 +364,7 @@ def run(modules: Sequence[str], per_module: int, seed: int, processes: int, agai
                 write_result(mutant, "no tests", (), 0.0)
                 ended += 1
                 continue
-            limit = 30 + 5 * sum(by_line.seconds[test] for test in tests)
+            limit = LEAST_SECONDS + 5 * sum(by_line.seconds[test] for test in tests)
             place = Path(tempfile.mkdtemp(prefix="mutant-"))
             pid = fork(mutant, tests, place)
             jobs[pid] = Job(mutant, tests, time.monotonic(), limit, place)
@@ -348,11 +372,11 @@ def run(modules: Sequence[str], per_module: int, seed: int, processes: int, agai
             break
         for pid, code in _ended(jobs):
             job = jobs.pop(pid)
-            outcome = (
-                {0: "survived", 5: "no tests"}.get(code, "noticed") if code >= 0 else "timeout"
-            )
-            write_result(job.mutant, outcome, job.tests, time.monotonic() - job.began)
-            shutil.rmtree(job.place, ignore_errors=True)
+            if code in OUTCOMES:
+                write_result(job.mutant, OUTCOMES[code], job.tests, time.monotonic() - job.began)
+                shutil.rmtree(job.place, ignore_errors=True)
+            else:
+                print(f"no result, pytest ended with {code}: see {job.place}/output", flush=True)
             ended += 1
             if ended % 50 == 0:
                 minutes = (time.monotonic() - began) / 60
@@ -368,6 +392,8 @@ def _ended(jobs: dict[int, Job]) -> Iterator[tuple[int, int]]:
             os.killpg(pid, signal.SIGKILL)
         done, status = os.waitpid(pid, 0 if late else os.WNOHANG)
         if done:
+            with suppress(ProcessLookupError):  # what the tests started and left
+                os.killpg(pid, signal.SIGKILL)
             yield pid, OUT_OF_TIME if late else os.waitstatus_to_exitcode(status)
 
 
@@ -383,10 +409,9 @@ def failing_without_mutant(selections: Iterable[Sequence[str]], processes: int) 
     places = [Path(tempfile.mkdtemp(prefix="mutant-")) for _ in shares]
     forks = [fork(None, share, place) for share, place in zip(shares, places, strict=True) if share]
     for pid in forks:
-        os.waitpid(pid, 0)
-    output = "".join(
-        (place / "output").read_text() for place in places if (place / "output").exists()
-    )
+        if (code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) not in (0, 1):
+            sys.exit(f"without a mutant pytest ended with {code}: see {[*map(str, places)]}")
+    output = "".join(file.read_text() for place in places for file in place.glob("output"))
     failed = set(re.findall(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", output, re.MULTILINE))
     for place in places:
         shutil.rmtree(place, ignore_errors=True)
@@ -402,7 +427,12 @@ def read_results() -> dict[str, dict]:
     """The last result of each mutant, by its key."""
     if not RESULTS.exists():
         return {}
-    return {row["key"]: row for row in map(json.loads, RESULTS.read_text().splitlines())}
+    rows = {}
+    for line in RESULTS.read_text().splitlines():
+        with suppress(json.JSONDecodeError):  # a stopped run may leave a part of a line
+            row = json.loads(line)
+            rows[row["key"]] = row
+    return rows
 
 
 def write_result(mutant: Mutant, outcome: str, tests: Sequence[str], seconds: float) -> None:
@@ -411,7 +441,7 @@ def write_result(mutant: Mutant, outcome: str, tests: Sequence[str], seconds: fl
     del row["code"]
     row |= {"tests": len(tests), "seconds": round(seconds, 1)}
     with RESULTS.open("a") as file:
-        file.write(json.dumps(row) + "\n")
+        file.write("\n" * (file.tell() > 0) + json.dumps(row))
 
 
 def print_table(modules: Sequence[str], survivors: bool) -> None:
@@ -422,7 +452,7 @@ def print_table(modules: Sequence[str], survivors: bool) -> None:
     equivalent, whole = listed(), Counter[str]()
     print(f"{'':44}" + "".join(f"{column:>11}" for column in (*COLUMNS, "share")))
     for module in modules:
-        now = digest((ROOT / module).read_text())
+        now = source_digest(module)
         results = [row for row in by_module[module] if row["source"] == now]
         counts = Counter(mutants=len(results))
         for row in results:
@@ -494,7 +524,7 @@ def main() -> None:
     os.chdir(ROOT)
     modules = modules_below(given.parts)
     if not given.table:
-        if not DURATIONS.exists():
+        if not SOURCES.exists():
             record_coverage((), given.processes)
         run(modules, given.per_module, given.seed, given.processes, given.again)
     print_table(modules, given.survivors)
