@@ -191,10 +191,10 @@ def measure_cost() -> int:
         for matcher in COST_MATCHERS:
             words = [f"paths={corpus}", f"benchmarks=[{benchmark}]", f"runs={temporary}/runs"]
             words = [*words, f"matcher={matcher}"]
-            done = decontaminate(compose_stage("decontaminate", words, DecontaminateStage))
-            found = pd.read_parquet(done.path / "matches.parquet")
-            half = found.loc[found["share"] >= 0.5, "row"].nunique()
-            lines.append([matcher, str(half), str(done.counts["summary"])])
+            cleaned = decontaminate(compose_stage("decontaminate", words, DecontaminateStage))
+            matches = pd.read_parquet(cleaned.path / "matches.parquet")
+            n_with_half = matches.loc[matches["share"] >= 0.5, "row"].nunique()
+            lines.append([matcher, str(n_with_half), str(cleaned.counts["summary"])])
     print(markdown_table(["matcher", "documents with half an item", "summary"], lines))
     return 0
 

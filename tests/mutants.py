@@ -133,9 +133,9 @@ def _difference(old: Sequence[str], new: Sequence[str]) -> tuple[int, str]:
     end = 0
     while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
         end += 1
-    had = [line.strip() for line in old[start : len(old) - end]]
-    has = [line.strip() for line in new[start : len(new) - end]]
-    return start + 1, " ".join(has) if has else "without " + " ".join(had)
+    removed = [line.strip() for line in old[start : len(old) - end]]
+    added = [line.strip() for line in new[start : len(new) - end]]
+    return start + 1, " ".join(added) if added else "without " + " ".join(removed)
 
 
 def _function_name(source: str, line: int) -> str:
@@ -197,7 +197,7 @@ def pytest_runtest_logreport(report) -> None:
             file.write(json.dumps([report.nodeid, round(report.duration, 3)]) + "\n")
 
 
-class TestsByLine:
+class CoveringTests:
     """The passing tests of the default suite that run a line of a module."""
 
     def __init__(self) -> None:
@@ -216,39 +216,42 @@ class TestsByLine:
 
         What a fixture calls counts for the other tests of the file, which may share it.
         """
-        ran: set[str] = set()
+        covering: set[str] = set()
         for context in self._contexts(str(ROOT / mutant.module)).get(mutant.line, ()):
             test, _, when = context.rpartition("|")
-            ran.add(test)
+            covering.add(test)
             if when == "setup":
-                ran.update(self._by_file[test.partition("::")[0]])
-        package = Path(mutant.module).parts
+                covering.update(self._by_file[test.partition("::")[0]])
+        module_parts = Path(mutant.module).parts
 
         def distance(test: str) -> tuple[int, float]:
             parts = Path(test.partition("::")[0]).parts[1:]
-            shared = 0
-            while shared < min(len(parts), len(package)) and parts[shared] == package[shared]:
-                shared += 1
-            named = Path(mutant.module).stem in Path(test.partition("::")[0]).stem
-            return (-shared - 2 * named, self.seconds[test])
+            n_shared = 0
+            while (
+                n_shared < min(len(parts), len(module_parts))
+                and parts[n_shared] == module_parts[n_shared]
+            ):
+                n_shared += 1
+            has_module_name = Path(mutant.module).stem in Path(test.partition("::")[0]).stem
+            return (-n_shared - 2 * has_module_name, self.seconds[test])
 
-        chosen, files, total = [], set(), 0.0
-        for test in sorted(ran & self.seconds.keys(), key=distance):
+        chosen, files, seconds = [], set(), 0.0
+        for test in sorted(covering & self.seconds.keys(), key=distance):
             file = test.partition("::")[0]
-            if total + self.seconds[test] > MOST_SECONDS and chosen:
+            if seconds + self.seconds[test] > MOST_SECONDS and chosen:
                 continue
             if file not in files and len(files) == MOST_FILES:
                 continue
             chosen.append(test)
             files.add(file)
-            total += self.seconds[test]
+            seconds += self.seconds[test]
         return chosen
 
 
 # Running them
 
 
-class MutatedImport(importlib.abc.MetaPathFinder):
+class MutantFinder(importlib.abc.MetaPathFinder):
     """Imports one module from other code than its file's."""
 
     def __init__(self, module: str, code: str) -> None:
@@ -262,11 +265,11 @@ class MutatedImport(importlib.abc.MetaPathFinder):
             return None
         others = (finder for finder in sys.meta_path if finder is not self)
         spec = next(filter(None, (other.find_spec(name, path, target) for other in others)))
-        spec.loader = _Loader(name, spec.origin, self.code)
+        spec.loader = _MutantLoader(name, spec.origin, self.code)
         return spec
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
+class _MutantLoader(importlib.machinery.SourceFileLoader):
     def __init__(self, name: str, path: str, code: str) -> None:
         super().__init__(name, path)
         self._code = code
@@ -286,10 +289,10 @@ def import_libraries() -> None:
     done = subprocess.run(
         [sys.executable, "-c", listing], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    loaded = done.stderr.rpartition("LOADED ")[2].split()
-    own = ("tests", "contamination", "conftest", "__main__", "_pytest", "pytest", "_hypothesis")
-    for name in loaded:
-        if not name.startswith((*own, ".")):
+    names = done.stderr.rpartition("LOADED ")[2].split()
+    not_libraries = ("tests", "contamination", "conftest", "__main__", "pytest", "_pytest", ".")
+    for name in names:
+        if not name.startswith(not_libraries):
             try:
                 importlib.import_module(name)
             except Exception:  # a part of a library that is imported only within another
@@ -298,27 +301,28 @@ def import_libraries() -> None:
         del sys.modules[name]  # a plugin's: each fork imports the project itself
 
 
-def fork(mutant: Mutant | None, tests: Sequence[str], place: Path) -> int:
+def fork(mutant: Mutant | None, tests: Sequence[str], folder: Path) -> int:
     """Starts the tests in a fork, with a mutant or without; returns the process."""
     pid = os.fork()
     if pid:
         return pid
     try:
         os.setsid()
-        place.mkdir(parents=True, exist_ok=True)
-        output = os.open(place / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        folder.mkdir(parents=True, exist_ok=True)
+        output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(output, 1)
         os.dup2(output, 2)
-        os.environ.update(TMPDIR=str(place), PYTEST_DEBUG_TEMPROOT=str(place))
+        os.environ.update(TMPDIR=str(folder), PYTEST_DEBUG_TEMPROOT=str(folder))
         tempfile.tempdir = None
         if mutant is not None:
-            sys.meta_path.insert(0, MutatedImport(mutant.module, mutant.code))
+            sys.meta_path.insert(0, MutantFinder(mutant.module, mutant.code))
         import pytest
 
-        options = ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
-        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of plugins imported before
+        arguments = ["-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=line"]
+        # Plugins that were imported before the fork can't have their assertions rewritten.
+        arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
         first = ["-x"] if mutant is not None else []
-        code = int(pytest.main([*options, *first, *tests]))
+        code = int(pytest.main([*arguments, *first, *tests]))
         sys.stdout.flush()
         os._exit(code)
     except BaseException:
@@ -335,7 +339,7 @@ class Job:
     tests: Sequence[str]
     began: float
     limit: float
-    place: Path
+    folder: Path
 
 
 def run(modules: Sequence[str], per_module: int, seed: int, processes: int, again: bool) -> None:
@@ -343,15 +347,15 @@ def run(modules: Sequence[str], per_module: int, seed: int, processes: int, agai
     recorded = json.loads(SOURCES.read_text())
     if changed := [m for m in modules if recorded.get(m) != source_digest(m)]:
         sys.exit(f"changed since the coverage was recorded: {changed}. Remove {SOURCES}.")
-    known = read_results()
-    by_line = TestsByLine()
+    result_by_key = read_results()
+    covering_tests = CoveringTests()
     import_libraries()
     waiting: list[tuple[Mutant, list[str]]] = []
     for module in modules:
         for mutant in draw(module, per_module, seed):
-            result = known.get(mutant.key)
+            result = result_by_key.get(mutant.key)
             if result is None or (again and result["outcome"] in ("survived", "no tests")):
-                waiting.append((mutant, by_line.choose(mutant)))
+                waiting.append((mutant, covering_tests.choose(mutant)))
     print(f"{len(waiting):,} mutants of {len(modules):,} modules are to run", flush=True)
     broken = failing_without_mutant([tests for _, tests in waiting], processes)
     began, ended, jobs = time.monotonic(), 0, dict[int, Job]()
@@ -364,19 +368,19 @@ def run(modules: Sequence[str], per_module: int, seed: int, processes: int, agai
                 write_result(mutant, "no tests", (), 0.0)
                 ended += 1
                 continue
-            limit = LEAST_SECONDS + 5 * sum(by_line.seconds[test] for test in tests)
-            place = Path(tempfile.mkdtemp(prefix="mutant-"))
-            pid = fork(mutant, tests, place)
-            jobs[pid] = Job(mutant, tests, time.monotonic(), limit, place)
+            limit = LEAST_SECONDS + 5 * sum(covering_tests.seconds[test] for test in tests)
+            folder = Path(tempfile.mkdtemp(prefix="mutant-"))
+            pid = fork(mutant, tests, folder)
+            jobs[pid] = Job(mutant, tests, time.monotonic(), limit, folder)
         if not jobs:
             break
         for pid, code in _ended(jobs):
             job = jobs.pop(pid)
             if code in OUTCOMES:
                 write_result(job.mutant, OUTCOMES[code], job.tests, time.monotonic() - job.began)
-                shutil.rmtree(job.place, ignore_errors=True)
+                shutil.rmtree(job.folder, ignore_errors=True)
             else:
-                print(f"no result, pytest ended with {code}: see {job.place}/output", flush=True)
+                print(f"no result, pytest ended with {code}: see {job.folder}/output", flush=True)
             ended += 1
             if ended % 50 == 0:
                 minutes = (time.monotonic() - began) / 60
@@ -404,17 +408,19 @@ def failing_without_mutant(selections: Iterable[Sequence[str]], processes: int) 
     for test in tests:
         by_file[test.partition("::")[0]].append(test)
     shares: list[list[str]] = [[] for _ in range(processes)]
-    for place, of_file in enumerate(by_file.values()):
-        shares[place % processes] += of_file
-    places = [Path(tempfile.mkdtemp(prefix="mutant-")) for _ in shares]
-    forks = [fork(None, share, place) for share, place in zip(shares, places, strict=True) if share]
+    for number, of_file in enumerate(by_file.values()):
+        shares[number % processes] += of_file
+    folders = [Path(tempfile.mkdtemp(prefix="mutant-")) for _ in shares]
+    forks = [
+        fork(None, share, folder) for share, folder in zip(shares, folders, strict=True) if share
+    ]
     for pid in forks:
         if (code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) not in (0, 1):
-            sys.exit(f"without a mutant pytest ended with {code}: see {[*map(str, places)]}")
-    output = "".join(file.read_text() for place in places for file in place.glob("output"))
+            sys.exit(f"without a mutant pytest ended with {code}: see {[*map(str, folders)]}")
+    output = "".join(file.read_text() for folder in folders for file in folder.glob("output"))
     failed = set(re.findall(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", output, re.MULTILINE))
-    for place in places:
-        shutil.rmtree(place, ignore_errors=True)
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
     for test in sorted(failed):
         print(f"fails without a mutant, so it is not used: {test}")
     return failed
@@ -501,10 +507,10 @@ def modules_below(parts: Sequence[str]) -> list[str]:
     return sorted(str(path.relative_to(ROOT)) for path in named)
 
 
-def _python_files(place: Path) -> Iterator[Path]:
-    if not place.exists():
-        sys.exit(f"no file or folder {place.relative_to(ROOT)}")
-    yield from [place] if place.is_file() else place.rglob("*.py")
+def _python_files(path: Path) -> Iterator[Path]:
+    if not path.exists():
+        sys.exit(f"no file or folder {path.relative_to(ROOT)}")
+    yield from [path] if path.is_file() else path.rglob("*.py")
 
 
 def main() -> None:
@@ -518,16 +524,16 @@ def main() -> None:
     parser.add_argument("--survivors", action="store_true", help="list them too")
     parser.add_argument("--again", action="store_true", help="run the survivors again")
     parser.add_argument("--coverage", nargs="+", metavar="TESTS", help="only record these again")
-    given = parser.parse_args()
-    if given.coverage:
-        return record_coverage(given.coverage, given.processes)
+    options = parser.parse_args()
+    if options.coverage:
+        return record_coverage(options.coverage, options.processes)
     os.chdir(ROOT)
-    modules = modules_below(given.parts)
-    if not given.table:
+    modules = modules_below(options.parts)
+    if not options.table:
         if not SOURCES.exists():
-            record_coverage((), given.processes)
-        run(modules, given.per_module, given.seed, given.processes, given.again)
-    print_table(modules, given.survivors)
+            record_coverage((), options.processes)
+        run(modules, options.per_module, options.seed, options.processes, options.again)
+    print_table(modules, options.survivors)
 
 
 if __name__ == "__main__":

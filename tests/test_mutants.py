@@ -32,9 +32,9 @@ def test_the_mutated_module_is_imported_and_no_other_and_no_file_is_changed():
     program = f"""
 import sys
 from pathlib import Path
-from tests.mutants import MutatedImport
+from tests.mutants import MutantFinder
 code = Path({MODULE!r}).read_text() + "\\nMUTATED = True\\n"
-sys.meta_path.insert(0, MutatedImport({MODULE!r}, code))
+sys.meta_path.insert(0, MutantFinder({MODULE!r}, code))
 from contamination.core.statistics import bootstrap, metrics
 print(metrics.MUTATED, hasattr(bootstrap, "MUTATED"), Path(metrics.__file__).resolve())
 """

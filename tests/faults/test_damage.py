@@ -107,14 +107,14 @@ def empty(content, draw):
     content.clear()
 
 
-def swap_halves(content, draw):
+def exchange_parts(content, draw):
     middle = draw.randrange(1, len(content))
     content[:] = content[middle:] + content[:middle]
 
 
 WAYS = {"a bit flipped": flip, "4 KiB zeroed": zero, "truncated": truncate, "emptied": empty,
         "deleted": None}  # fmt: skip
-SIX_WAYS = {**WAYS, "its parts exchanged": swap_halves}
+SIX_WAYS = {**WAYS, "its parts exchanged": exchange_parts}
 
 
 def damage(file, way, seed):
@@ -210,34 +210,34 @@ def test_a_copy_of_the_code_that_is_damaged_is_made_again(pipeline):
 def test_a_damaged_folder_of_any_kind_is_refused_by_name(name, material, tmp_path):
     kind = kinds.MAKERS[name](material)
     files = sorted(p.relative_to(kind.folder) for p in kind.folder.rglob("*") if p.is_file())
-    told, errors = Counter(), []
+    outcomes, errors = Counter(), []
     for way, file in product(SIX_WAYS, files):
         if way not in ("deleted", "emptied") and len((kind.folder / file).read_bytes()) < 2:
             continue
-        place = tmp_path / way / file.name / "runs" / kind.folder.parent.name / kind.folder.name
-        shutil.copytree(kind.folder, place)
-        damage(place / file, way, f"{SEED} {name} {way} {file}")
+        folder = tmp_path / way / file.name / "runs" / kind.folder.parent.name / kind.folder.name
+        shutil.copytree(kind.folder, folder)
+        damage(folder / file, way, f"{SEED} {name} {way} {file}")
         at = f"{file} {way}"
-        named = found_damage(place)
-        if named is not None:  # this kind has a manifest, which lists its files
-            assert file.name == MANIFEST or str(file) in named, (at, named)
+        damages = describe_damages(folder)
+        if damages is not None:  # this kind has a manifest, which lists its files
+            assert file.name == MANIFEST or str(file) in damages, (at, damages)
         unfinished = way == "deleted" and file.name == MANIFEST
         for reader, read in kind.read.items():
             try:
-                read(place)
+                read(folder)
             except UserError as error:
-                told["refused"] += 1
+                outcomes["refused"] += 1
                 errors.append((at, reader, str(error)))
             else:  # an unfinished folder may be made again; a launch's records are no result
-                told["read"] += 1
+                outcomes["read"] += 1
                 assert unfinished or name == "launches", (at, reader)
         shutil.rmtree(tmp_path / way)
-    print(f"{name}, seed {SEED}: {len(files)} files, {dict(told)}")
+    print(f"{name}, seed {SEED}: {len(files)} files, {dict(outcomes)}")
     assert not [error for error in errors if "\n" in error[-1]]
-    assert told["refused"] or name == "launches"
+    assert outcomes["refused"] or name == "launches"
 
 
-def found_damage(folder):
+def describe_damages(folder):
     """What is wrong with a folder that has a manifest, as `contamination check` finds it."""
     if not (folder / MANIFEST).exists():
         return None
