@@ -69,8 +69,8 @@ class DetectionConfig(Ranged, node="detection"):
     """Tokens per batch, including padding; halved for the rest of a pass if memory runs out."""
 
     kernel: str = runtime_field("auto", one_of(KERNELS))
-    """On a GPU: `auto` (the head and its statistics in one kernel, if Triton is installed and the
-    kernel agrees with the logits), or `plain` (a block of logits at a time)."""
+    """On a GPU: `auto` (the head of a 16-bit model and its statistics in one kernel, if Triton is
+    installed and the kernel agrees with the logits), or `plain` (a block of logits at a time)."""
 
     processes: int = runtime_field(1, at_least(1))
     """Processes, or GPUs, that each load the model and take a slice of the texts."""

@@ -23,7 +23,9 @@ log = logging.getLogger(__name__)
 
 
 def choose_statistics(head: Head | None, vocabulary: int, kernel: str) -> Statistics:
-    """Returns the fused kernel if there are a GPU, Triton and a linear head, else plain logits.
+    """Returns the fused kernel for a linear 16-bit head on a GPU with Triton, else plain logits.
+
+    In float32 plain logits are faster (docs/gpu.md).
 
     Args:
         head: the model's head; None if the hidden states are the logits.
@@ -33,7 +35,7 @@ def choose_statistics(head: Head | None, vocabulary: int, kernel: str) -> Statis
     plain = partial(plain_statistics, head, vocabulary)
     if kernel == "plain" or head is None or not head.is_linear or not head.module.weight.is_cuda:
         return plain
-    if head.module.weight.dtype not in (*HALF, torch.float32):
+    if head.module.weight.dtype not in HALF:
         return plain
     try:
         from contamination.detection.models.fused_head import fused_statistics

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -175,6 +177,15 @@ def test_without_a_gpu_logits_are_made():
                           CheckedStatistics)  # fmt: skip
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_the_kernel_is_for_16_bit_heads(dtype, monkeypatch):
+    fused_head = SimpleNamespace(fused_statistics=kernel.plain_statistics)  # without Triton
+    monkeypatch.setitem(sys.modules, "contamination.detection.models.fused_head", fused_head)
+    module = SimpleNamespace(weight=SimpleNamespace(is_cuda=True, dtype=getattr(torch, dtype)))
+    chosen = choose_statistics(SimpleNamespace(is_linear=True, module=module), 70, "auto")
+    assert isinstance(chosen, CheckedStatistics) == (dtype != "float32")
+
+
 @pytest.mark.parametrize("wrong", [[torch.ones(3)] * 5, RuntimeError("no sm_90")])
 def test_a_kernel_that_is_wrong_or_fails_is_not_used_and_that_is_said_once(wrong, caplog):
     kernel._warn_of_plain_logits.cache_clear()
@@ -221,7 +232,7 @@ def test_a_kernel_that_agrees_is_used():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_model_on_a_gpu_uses_the_kernel_and_its_setting_turns_it_off(dtype):
+def test_a_16_bit_model_on_a_gpu_uses_the_kernel_and_its_setting_turns_it_off(dtype):
     net = tiny("Llama").to("cuda", getattr(torch, dtype))
     usual, plain = CausalLM(net), CausalLM(net, kernel="plain")
     for one, other in zip(usual.score(ROWS), plain.score(ROWS), strict=True):
@@ -229,5 +240,7 @@ def test_a_model_on_a_gpu_uses_the_kernel_and_its_setting_turns_it_off(dtype):
             np.testing.assert_allclose(
                 getattr(one, number), getattr(other, number), rtol=1e-5, atol=FORWARD
             )
-    assert usual.statistics.chosen is usual.statistics.fused
+    assert isinstance(usual.statistics, CheckedStatistics) == (dtype == "bfloat16")
+    if dtype == "bfloat16":
+        assert usual.statistics.chosen is usual.statistics.fused
     assert not isinstance(plain.statistics, CheckedStatistics)
