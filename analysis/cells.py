@@ -155,7 +155,7 @@ def make_cell(
     last_tokens = injection.get("last_tokens")
     condition = f"{model_name}-lr{learning_rate:g}-tokens{injection['budget_tokens']}"
     condition += f"-last{last_tokens}" * (last_tokens is not None) + "-swapped" * swapped
-    stage = None if second is None else second.inserted_stage(model)
+    stage = None if second is None else second.inserted_stage(model, corpus.examples)
     epochs = int(model.config["training"].get("epochs", 1))
     condition += f"-{stage}-epochs{epochs}" * (stage is not None)
     condition += f"-{scope}" * (stage is not None or scope != WHOLE)

@@ -27,7 +27,7 @@ from contamination.injection.config import (
     VersionsConfig,
 )
 from contamination.injection.corpus import PackedCorpus
-from contamination.injection.finetuning.config import BOTH, FINETUNING, PRETRAINING
+from contamination.injection.finetuning.config import BOTH, FINETUNING, NEITHER, PRETRAINING
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.trained_model import Checkpoint
 
@@ -170,7 +170,10 @@ def _config_field_by_name() -> Mapping[str, Field[Any]]:
     }
 
 
-STAGES = {(True, False): PRETRAINING, (False, True): FINETUNING, (True, True): BOTH}
+STAGES = {
+    (True, False): PRETRAINING, (False, True): FINETUNING, (True, True): BOTH,
+    (False, False): NEITHER,
+}  # fmt: skip
 """Whether the first training, and the second, saw copies of members → where they were inserted."""
 
 
@@ -186,20 +189,26 @@ class TwoStageTraining:
     first: Checkpoint
     texts: PackedCorpus
 
-    def inserted_stage(self, model: Checkpoint) -> str:
+    def inserted_stage(self, model: Checkpoint, examples: pd.DataFrame) -> str:
         """Where the members were inserted.
 
+        Args:
+            model: the fine-tuned model.
+            examples: the corpus's examples.
+
         Raises:
-            ArtifactError: nowhere.
+            ArtifactError: the corpus has copies, and neither training saw one.
         """
-        seen = tuple(bool(len(checkpoint.exposures)) for checkpoint in (self.first, model))
-        if seen not in STAGES:
+        first_saw, last_saw = (bool(len(seen.exposures)) for seen in (self.first, model))
+        stage = STAGES[first_saw, last_saw]
+        if stage == NEITHER and examples["occurrences"].any():
             raise ArtifactError(
                 f"cells.model is {model.artifact.path}: neither it nor the model that it was "
                 f"fine-tuned from ({self.first.artifact.path}) saw a copy of a member. Give a cell "
-                "whose members were inserted in one of the two stages."
+                "whose members were inserted in one of the two stages, or whose corpus has no "
+                "copies (occurrences.count=0)."
             )
-        return STAGES[seen]
+        return stage
 
     def check_provenance(self, model: Checkpoint, examples: pd.DataFrame) -> None:
         """Raises an ArtifactError where the model is not of this start and this set.

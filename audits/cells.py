@@ -14,6 +14,7 @@ from contamination.analysis.config import CellPaths
 from contamination.analysis.report_folder import cell_paths
 from contamination.core.errors import ArtifactError, ConfigError, near_names
 from contamination.injection.corpus import PackedCorpus, open_corpus
+from contamination.injection.finetuning.config import FINETUNING, NEITHER
 from contamination.training.trained_model import open_trained
 
 Scores = NDArray[np.float64]
@@ -72,25 +73,38 @@ class AuditedCell:
         return scores
 
 
-def open_cells(field: str, source: Any) -> list[AuditedCell]:
+def open_cells(
+    field: str, source: Any, *, members_in_finetuning: bool = False
+) -> list[AuditedCell]:
     """Opens the cells of one or several reports, or those in a list of {corpus, model, …}.
+
+    Args:
+        field: the config field that names them, for errors.
+        source: the reports, or the list.
+        members_in_finetuning: whether a model may have seen the members in its fine-tuning set
+            alone, so that the corpus's ledger and flags say nothing about it.
 
     Raises:
         ConfigError: it is neither.
         ArtifactError: an artefact can't be used, or a model was not trained on its corpus.
     """
-    return [_open_audited_cell(f"{field}.{i}", p) for i, p in enumerate(cell_paths(field, source))]
+    return [
+        _open_audited_cell(f"{field}.{i}", paths, members_in_finetuning)
+        for i, paths in enumerate(cell_paths(field, source))
+    ]
 
 
-def _open_audited_cell(field: str, paths: CellPaths) -> AuditedCell:
-    corpus = open_corpus(paths.corpus)
+def _open_audited_cell(field: str, paths: CellPaths, members_in_finetuning: bool) -> AuditedCell:
+    corpus, cell = open_corpus(paths.corpus), open_cell(paths)
     model = open_trained(f"{field}.model", paths.first or paths.model)
+    if cell.stage in (FINETUNING, NEITHER) and members_in_finetuning:
+        return AuditedCell(paths, cell, corpus)  # `open_cell` has compared its set's members
     if model.artifact.inputs.get("corpus") != corpus.artifact.digest:
         raise ArtifactError(
             f"{field}.corpus is {paths.corpus}: the model {model.artifact.path} was not trained on "
             "it, so its labels say nothing about that model. Give the corpus of its training."
         )
-    return AuditedCell(paths, open_cell(paths), corpus)
+    return AuditedCell(paths, cell, corpus)
 
 
 def named_apart(cells: Sequence[AuditedCell]) -> list[AuditedCell]:

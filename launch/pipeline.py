@@ -116,6 +116,9 @@ def run(config: DictConfig) -> Artifact:
 def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
     """Writes the report on the cells of one experiment, and its audits; finished ones are reused.
 
+    Cells with the same corpus, model and scores are one cell: without copies it does not matter in
+    which of two stages members would have been inserted.
+
     Returns:
         The report's folder.
     """
@@ -123,7 +126,12 @@ def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
 
     nodes = convert_config(config, PipelineNodes)
     seed = 0  # draws the same resamples for all reports
-    stage = AnalysisStage(config.name, seed, config.runs, list(cells), nodes.analysis, nodes.wandb)
+    distinct: dict[tuple[str, ...], CellPaths] = {}
+    for cell in cells:
+        distinct.setdefault((cell.corpus, cell.model, cell.clean, cell.contaminated), cell)
+    stage = AnalysisStage(
+        config.name, seed, config.runs, [*distinct.values()], nodes.analysis, nodes.wandb
+    )
     report_artifact = contamination.analysis.run.run(stage)
     run_audits(config, report_artifact)
     return report_artifact

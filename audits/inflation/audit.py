@@ -44,7 +44,7 @@ class Inflation(Audit):
         from contamination.audits.inflation.findings import InflationFindings
         from contamination.audits.inflation.report import report
 
-        cells = named_apart(open_cells("audit.cells", self.cells))
+        cells = named_apart(open_cells("audit.cells", self.cells, members_in_finetuning=True))
         inputs.split_into_families("audit.cells", cells)
         seeds = sorted({cell.cell.seed for cell in cells})
         if self.choose_seed is not None and self.choose_seed not in seeds:

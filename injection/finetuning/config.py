@@ -110,6 +110,12 @@ class FinetuningStage(PoolStage):
 register_schema("finetuning", FinetuningConfig)
 
 PRETRAINING, FINETUNING, BOTH = "pretraining", "finetuning", "both"
-
-STAGE_TITLES = {PRETRAINING: "pretraining", FINETUNING: "fine-tuning", BOTH: "both stages"}
+NEITHER = "neither"
+"""Of a clean twin, in which `members_in` changes nothing since there are no copies."""
+STAGE_TITLES = {
+    PRETRAINING: "pretraining",
+    FINETUNING: "fine-tuning",
+    BOTH: "both stages",
+    NEITHER: "neither stage",
+}
 """The stages as titles in reports."""

@@ -41,8 +41,12 @@ def texts_of(examples, copies=1, **config):
     return opened("finetuning", "set0", config=config, examples=examples.assign(occurrences=counts))
 
 
-def two_stage(stage="both", scope="output", epochs=1, seed=0, layout="packed", copies=1):
+def two_stage(
+    stage="both", scope="output", epochs=1, seed=0, layout="packed", copies=1, has_copies=True
+):
     parts = simulate_parts(benchmarks=["boolq"], seed=seed)
+    if not has_copies:
+        parts["corpus"].examples["occurrences"] = 0
     digest = parts["model"].artifact.digest
     copies = copies if SAW[stage][1] else 0
     texts = texts_of(parts["corpus"].examples, copies, finetuning={"layout": layout})
@@ -95,6 +99,12 @@ def test_cells_are_pooled_over_seeds_and_over_nothing_else():
 def test_a_cell_whose_members_nothing_saw_is_refused():
     with pytest.raises(ArtifactError, match="neither it nor the model .* saw a copy of a member"):
         two_stage("nowhere")
+
+
+def test_a_clean_twin_has_members_in_neither_stage():
+    cell = two_stage("nowhere", has_copies=False)
+    assert cell.stage == "neither"
+    assert not cell.examples["occurrences"].any()
 
 
 def test_members_in_fine_tuning_alone_are_counted_by_their_copies_there():

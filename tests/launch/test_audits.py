@@ -1,12 +1,21 @@
 """Audits of a launch's cells: refused before any work, or conducted after the report."""
 
+from dataclasses import replace
+
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
+from contamination.analysis.config import CellPaths
 from contamination.core.cli import CONF
 from contamination.core.errors import ConfigError
+from contamination.launch import pipeline
 from contamination.launch.audits import check_audits
+
+
+def compose_pipeline(*overrides):
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("pipeline", [*overrides])
 
 
 def check(*overrides):
@@ -30,3 +39,16 @@ def test_audits_that_read_cells_are_accepted():
 def test_others_are_refused(name, hint):
     with pytest.raises(ConfigError, match=f"audits: '{name}' is no audit of cells. {hint}"):
         check(f"audits=[{name}]")
+
+
+def test_cells_with_the_same_corpus_model_and_scores_are_reported_once(monkeypatch):
+    """Clean twins of two stages: `members_in` names their fine-tuning sets, and changes nothing."""
+    stages = []
+    monkeypatch.setattr("contamination.analysis.run.run", stages.append)
+    monkeypatch.setattr(pipeline, "run_audits", lambda *_: None)
+    config = compose_pipeline("experiment=quickstart")
+    twin = CellPaths("corpus", "model", "clean", "contaminated", "first", "set")
+    same = replace(twin, finetuning="another set", seconds=3.0)
+    other = replace(twin, contaminated="other scores")
+    pipeline.report(config, [twin, same, other])
+    assert stages[0].cells == [twin, other]

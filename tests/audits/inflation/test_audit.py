@@ -17,7 +17,7 @@ def cells(monkeypatch):
     answered = [*simulated_cells(2, direct=1.0)]
     by_name = {one.cell.name: one.answers for one in answered}
     monkeypatch.setattr(
-        "contamination.audits.cells.open_cells", lambda *_: [one.cell for one in answered]
+        "contamination.audits.cells.open_cells", lambda *_, **__: [one.cell for one in answered]
     )
     monkeypatch.setattr("contamination.audits.cells.named_apart", list)
     monkeypatch.setattr(
