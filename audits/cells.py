@@ -14,7 +14,7 @@ from contamination.analysis.config import CellPaths
 from contamination.analysis.report_folder import cell_paths
 from contamination.core.errors import ArtifactError, ConfigError, near_names
 from contamination.injection.corpus import PackedCorpus, open_corpus
-from contamination.injection.finetuning.config import FINETUNING, NEITHER
+from contamination.injection.finetuning.config import FINETUNING
 from contamination.training.trained_model import open_trained
 
 Scores = NDArray[np.float64]
@@ -96,9 +96,16 @@ def open_cells(
 
 def _open_audited_cell(field: str, paths: CellPaths, members_in_finetuning: bool) -> AuditedCell:
     corpus, cell = open_corpus(paths.corpus), open_cell(paths)
+    if cell.stage == FINETUNING and members_in_finetuning and paths.finetuning is not None:
+        texts = open_corpus(paths.finetuning).artifact
+        if texts.inputs.get("corpus") != corpus.artifact.digest:
+            raise ArtifactError(
+                f"{field}.corpus is {paths.corpus}: the members of {texts.path} were not "
+                "taken from it, so its labels say nothing about the model. Give the "
+                "corpus that the set was made from (corpus_folder)."
+            )
+        return AuditedCell(paths, cell, corpus)
     model = open_trained(f"{field}.model", paths.first or paths.model)
-    if cell.stage in (FINETUNING, NEITHER) and members_in_finetuning:
-        return AuditedCell(paths, cell, corpus)  # `open_cell` has compared its set's members
     if model.artifact.inputs.get("corpus") != corpus.artifact.digest:
         raise ArtifactError(
             f"{field}.corpus is {paths.corpus}: the model {model.artifact.path} was not trained on "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +24,8 @@ from contamination.launch.stage_runner import Stages
 from contamination.training.deepspeed_engine import check_batch
 from contamination.training.models import hf_folder
 from contamination.training.trained_model import Checkpoint, open_checkpoint
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -116,8 +119,8 @@ def run(config: DictConfig) -> Artifact:
 def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
     """Writes the report on the cells of one experiment, and its audits; finished ones are reused.
 
-    Cells with the same corpus, model and scores are one cell: without copies it does not matter in
-    which of two stages members would have been inserted.
+    Cells with the same artefacts are one cell: without copies it does not matter in which of two
+    stages members would have been inserted.
 
     Returns:
         The report's folder.
@@ -128,7 +131,9 @@ def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
     seed = 0  # draws the same resamples for all reports
     distinct: dict[tuple[str, ...], CellPaths] = {}
     for cell in cells:
-        distinct.setdefault((cell.corpus, cell.model, cell.clean, cell.contaminated), cell)
+        distinct.setdefault((*cell.artifact_folders, cell.contaminated), cell)
+    if same := len(cells) - len(distinct):
+        log.info("report: %d of %d cells have another cell's artefacts", same, len(cells))
     stage = AnalysisStage(
         config.name, seed, config.runs, [*distinct.values()], nodes.analysis, nodes.wandb
     )
@@ -149,10 +154,11 @@ def _make_corpora(plan: CellPlan, stages: Stages) -> Corpora:
     study = stages.inject("study", stage)
     pretraining, texts = study, None
     if plan.has_second_stage:
-        pretraining = second_stage.make_pretraining_corpus(plan.second, stage, study, stages)
+        second = second_stage.without_stage_of_no_copies(plan.second, study)
+        pretraining = second_stage.make_pretraining_corpus(second, stage, study, stages)
         clean = None if pretraining == study else pretraining
-        texts = second_stage.make_finetuning_set(plan.second, stage, study, stages, clean)
-        second_stage.check_finetuning_set(plan.second, texts, plan.training.deepspeed)
+        texts = second_stage.make_finetuning_set(second, stage, study, stages, clean)
+        second_stage.check_finetuning_set(second, texts, plan.training.deepspeed)
     check_methods(plan, _stage_with_examples(plan.detection, texts or study))
     validation, config = plan.training.validation_folder, plan.training.training
     if config.evaluate_every_steps and not validation:

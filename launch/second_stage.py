@@ -107,6 +107,16 @@ def _check_training(
         raise ConfigError(f"{message}{note}") from error
 
 
+def without_stage_of_no_copies(second: SecondStage, contaminated_corpus: Artifact) -> SecondStage:
+    """Returns the node as it is, or the same for all `members_in` if the corpus has no copies.
+
+    So that the clean twin of members in pretraining, in fine-tuning and in both is one model.
+    """
+    if contaminated_corpus.counts["copies"]:
+        return second
+    return replace(second, members_in=PRETRAINING)
+
+
 def make_pretraining_corpus(
     second: SecondStage, injection: InjectionStage, contaminated_corpus: Artifact, stages: Stages
 ) -> Artifact:

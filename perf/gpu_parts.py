@@ -23,6 +23,7 @@ from contamination.core.cli import quiet_libraries
 from contamination.detection.config import KERNELS, DetectionConfig
 from contamination.detection.forward.infilling import supports_branches
 from contamination.detection.models.causal_lm import CausalLM
+from contamination.detection.models.head import HALF
 from contamination.detection.models.kernel import CheckedStatistics
 from contamination.training.config import TrainingConfig
 from contamination.training.deepspeed_engine import join_process_group
@@ -175,10 +176,13 @@ def golden(shapes: Shapes, write: Write, _: int) -> None:
 def detection(
     name: str, shape: Mapping[str, int], vocabulary: int, dtype: str, shapes: Shapes, write: Write
 ) -> None:
-    """Texts a second, multiples of a bare forward and peak memory, with and without the kernel."""
+    """Texts a second, multiples of a bare forward and peak memory.
+
+    With and without the kernel, which is for 16-bit models.
+    """
     hf = random_model(shape, vocabulary, getattr(torch, dtype), shapes.tokens).eval()
     rows = torch.randint(vocabulary, (shapes.texts, shapes.tokens)).tolist()
-    for kernel in KERNELS:
+    for kernel in KERNELS if hf.dtype in HALF else ["plain"]:
         model = CausalLM(hf, kernel)
         batches = padded_batches(model, rows)
         ways: dict[str, Callable[[], object]] = {

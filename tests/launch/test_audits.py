@@ -1,6 +1,7 @@
 """Audits of a launch's cells: refused before any work, or conducted after the report."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -11,6 +12,8 @@ from contamination.core.cli import CONF
 from contamination.core.errors import ConfigError
 from contamination.launch import pipeline
 from contamination.launch.audits import check_audits
+from contamination.launch.config import SecondStage
+from contamination.launch.second_stage import without_stage_of_no_copies
 
 
 def compose_pipeline(*overrides):
@@ -41,14 +44,22 @@ def test_others_are_refused(name, hint):
         check(f"audits=[{name}]")
 
 
-def test_cells_with_the_same_corpus_model_and_scores_are_reported_once(monkeypatch):
-    """Clean twins of two stages: `members_in` names their fine-tuning sets, and changes nothing."""
+def test_cells_with_the_same_artefacts_are_reported_once(monkeypatch):
+    """Clean twins of two stages: `members_in` changes nothing."""
     stages = []
     monkeypatch.setattr("contamination.analysis.run.run", stages.append)
     monkeypatch.setattr(pipeline, "run_audits", lambda *_: None)
     config = compose_pipeline("experiment=quickstart")
     twin = CellPaths("corpus", "model", "clean", "contaminated", "first", "set")
-    same = replace(twin, finetuning="another set", seconds=3.0)
+    same = replace(twin, seconds=3.0)
     other = replace(twin, contaminated="other scores")
     pipeline.report(config, [twin, same, other])
     assert stages[0].cells == [twin, other]
+
+
+@pytest.mark.parametrize("members_in", ["pretraining", "finetuning", "both"])
+@pytest.mark.parametrize("copies", [0, 8])
+def test_without_copies_it_does_not_matter_in_which_stage_members_would_be(members_in, copies):
+    second = SecondStage(members_in, instructions={"siqa": {}})
+    made = without_stage_of_no_copies(second, SimpleNamespace(counts={"copies": copies}))
+    assert made.members_in == (members_in if copies else "pretraining")
