@@ -154,7 +154,7 @@ def _make_corpora(plan: CellPlan, stages: Stages) -> Corpora:
     study = stages.inject("study", stage)
     pretraining, texts = study, None
     if plan.has_second_stage:
-        second = second_stage.without_stage_of_no_copies(plan.second, study)
+        second = second_stage.normalize_members_in(plan.second, study)
         pretraining = second_stage.make_pretraining_corpus(second, stage, study, stages)
         clean = None if pretraining == study else pretraining
         texts = second_stage.make_finetuning_set(second, stage, study, stages, clean)

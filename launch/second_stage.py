@@ -107,10 +107,10 @@ def _check_training(
         raise ConfigError(f"{message}{note}") from error
 
 
-def without_stage_of_no_copies(second: SecondStage, contaminated_corpus: Artifact) -> SecondStage:
-    """Returns the node as it is, or the same for all `members_in` if the corpus has no copies.
+def normalize_members_in(second: SecondStage, contaminated_corpus: Artifact) -> SecondStage:
+    """Returns the node, with `members_in=pretraining` if the corpus has no copies.
 
-    So that the clean twin of members in pretraining, in fine-tuning and in both is one model.
+    So members in pretraining, in fine-tuning and in both have one model as their clean twin.
     """
     if contaminated_corpus.counts["copies"]:
         return second

@@ -14,8 +14,8 @@ INPUTS = {"study": {}, "other": {}, "set": {"corpus": "study"}, "first": {"corpu
 
 
 @pytest.fixture(autouse=True)
-def stage(monkeypatch):
-    """Artefacts whose digests are their paths; the cell's stage may be set."""
+def two_stage_cell(monkeypatch):
+    """The cell that is opened; the digests of its artefacts are their paths."""
     cell = SimpleNamespace(stage="finetuning")
 
     def opened(path):
@@ -43,7 +43,7 @@ def test_the_fine_tuning_set_must_be_of_the_corpus():
         cells.open_cells("cells", [other], members_in_finetuning=True)
 
 
-def test_a_twin_that_saw_no_copies_must_be_trained_on_the_corpus(stage):
-    stage.stage = "neither"
+def test_a_twin_that_saw_no_copies_must_be_trained_on_the_corpus(two_stage_cell):
+    two_stage_cell.stage = "neither"
     with pytest.raises(ArtifactError, match="model first was not trained on it"):
         cells.open_cells("cells", [PATHS], members_in_finetuning=True)

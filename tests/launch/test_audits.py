@@ -13,7 +13,7 @@ from contamination.core.errors import ConfigError
 from contamination.launch import pipeline
 from contamination.launch.audits import check_audits
 from contamination.launch.config import SecondStage
-from contamination.launch.second_stage import without_stage_of_no_copies
+from contamination.launch.second_stage import normalize_members_in
 
 
 def compose_pipeline(*overrides):
@@ -61,5 +61,5 @@ def test_cells_with_the_same_artefacts_are_reported_once(monkeypatch):
 @pytest.mark.parametrize("copies", [0, 8])
 def test_without_copies_it_does_not_matter_in_which_stage_members_would_be(members_in, copies):
     second = SecondStage(members_in, instructions={"siqa": {}})
-    made = without_stage_of_no_copies(second, SimpleNamespace(counts={"copies": copies}))
+    made = normalize_members_in(second, SimpleNamespace(counts={"copies": copies}))
     assert made.members_in == (members_in if copies else "pretraining")
