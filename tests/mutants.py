@@ -20,6 +20,7 @@ that runs the line only in a process that it starts does not count.
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
 import importlib
 import importlib.abc
@@ -138,20 +139,52 @@ def _difference(old: Sequence[str], new: Sequence[str]) -> tuple[int, str]:
     return start + 1, " ".join(added) if added else "without " + " ".join(removed)
 
 
-def _function_name(source: str, line: int) -> str:
-    import ast
+def functions(source: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    """The functions of a module and the methods of its classes, as `Class.method`."""
+    found: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
 
-    def within(body: Sequence[ast.stmt], owner: str) -> str | None:
+    def add(body: Sequence[ast.stmt], owner: str) -> None:
         for node in body:
-            if not (node.lineno <= line <= (node.end_lineno or 0)):
-                continue
             if isinstance(node, ast.ClassDef):
-                return within(node.body, f"{owner}{node.name}.")
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                return owner + node.name
-        return None
+                add(node.body, f"{owner}{node.name}.")
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found[owner + node.name] = node
 
-    return within(ast.parse(source).body, "") or "?"
+    add(ast.parse(source).body, "")
+    return found
+
+
+def _function_name(source: str, line: int) -> str:
+    names = (name for name, node in functions(source).items() if line in _lines(node))
+    return next(names, "?")
+
+
+def _lines(node: ast.stmt) -> range:
+    """A statement's lines; a function's decorators are above it."""
+    decorators = getattr(node, "decorator_list", [])
+    first = min([node.lineno, *(each.lineno for each in decorators)])
+    return range(first, (node.end_lineno or node.lineno) + 1)
+
+
+def statement_lines(source: str, line: int) -> set[int]:
+    """The lines whose tests run a line: Python traces only the first lines of most expressions.
+
+    Those of the whole statement, or of its head where it has a body. The head of a function runs
+    when the module is imported, and a test can notice a change of it only by a call: all lines.
+    """
+    holding = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.stmt) and line in _lines(node)
+    ]
+    if not holding:
+        return {line}
+    innermost = min(holding, key=lambda node: len(_lines(node)))
+    body = getattr(innermost, "body", None)
+    if body is None or isinstance(innermost, ast.FunctionDef | ast.AsyncFunctionDef):
+        return set(_lines(innermost))
+    head = range(innermost.lineno, body[0].lineno)
+    return set(head) if line in head else {line}
 
 
 # The tests that run a line
@@ -217,7 +250,9 @@ class CoveringTests:
         What a fixture calls counts for the other tests of the file, which may share it.
         """
         covering: set[str] = set()
-        for context in self._contexts(str(ROOT / mutant.module)).get(mutant.line, ()):
+        by_line = self._contexts(str(ROOT / mutant.module))
+        lines = statement_lines((ROOT / mutant.module).read_text(), mutant.line)
+        for context in sorted({context for line in lines for context in by_line.get(line, ())}):
             test, _, when = context.rpartition("|")
             covering.add(test)
             if when == "setup":
@@ -358,22 +393,43 @@ def run(modules: Sequence[str], per_module: int, seed: int, processes: int, agai
                 waiting.append((mutant, covering_tests.choose(mutant)))
     print(f"{len(waiting):,} mutants of {len(modules):,} modules are to run", flush=True)
     broken = failing_without_mutant([tests for _, tests in waiting], processes)
-    began, ended, jobs = time.monotonic(), 0, dict[int, Job]()
-    queue = iter(waiting)
+    chosen = [(m, [test for test in tests if test not in broken]) for m, tests in waiting]
+    run_all(chosen, covering_tests.seconds, processes)
+
+
+def run_all(
+    chosen: Sequence[tuple[Mutant, list[str]]], seconds: dict[str, float], processes: int
+) -> None:
+    """Runs the tests of each mutant and writes its result; when stopped, leaves no fork behind."""
+    jobs: dict[int, Job] = {}
+    try:
+        _run_all(chosen, seconds, processes, jobs)
+    finally:
+        _kill(jobs)
+        for job in jobs.values():
+            shutil.rmtree(job.folder, ignore_errors=True)
+
+
+def _run_all(
+    chosen: Sequence[tuple[Mutant, list[str]]],
+    seconds: dict[str, float],
+    processes: int,
+    jobs: dict[int, Job],
+) -> None:
+    began, ended, queue = time.monotonic(), 0, iter(chosen)
     while True:
         while len(jobs) < processes and (following := next(queue, None)) is not None:
             mutant, tests = following
-            tests = [test for test in tests if test not in broken]
             if not tests:
                 write_result(mutant, "no tests", (), 0.0)
                 ended += 1
                 continue
-            limit = LEAST_SECONDS + 5 * sum(covering_tests.seconds[test] for test in tests)
+            limit = LEAST_SECONDS + 5 * sum(seconds[test] for test in tests)
             folder = Path(tempfile.mkdtemp(prefix="mutant-"))
             pid = fork(mutant, tests, folder)
             jobs[pid] = Job(mutant, tests, time.monotonic(), limit, folder)
         if not jobs:
-            break
+            return
         for pid, code in _ended(jobs):
             job = jobs.pop(pid)
             if code in OUTCOMES:
@@ -384,7 +440,17 @@ def run(modules: Sequence[str], per_module: int, seed: int, processes: int, agai
             ended += 1
             if ended % 50 == 0:
                 minutes = (time.monotonic() - began) / 60
-                print(f"{ended:,} of {len(waiting):,} after {minutes:.0f} minutes", flush=True)
+                print(f"{ended:,} of {len(chosen):,} after {minutes:.0f} minutes", flush=True)
+
+
+def _kill(pids: Iterable[int]) -> None:
+    """Ends forks that are not waited for yet, with all that their tests started."""
+    for pid in pids:
+        for kill in (os.killpg, os.kill):  # one that has just begun leads no group yet
+            with suppress(ProcessLookupError):
+                kill(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):  # it has ended already
+            os.waitpid(pid, 0)
 
 
 def _ended(jobs: dict[int, Job]) -> Iterator[tuple[int, int]]:
@@ -414,9 +480,14 @@ def failing_without_mutant(selections: Iterable[Sequence[str]], processes: int) 
     forks = [
         fork(None, share, folder) for share, folder in zip(shares, folders, strict=True) if share
     ]
-    for pid in forks:
-        if (code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) not in (0, 1):
-            sys.exit(f"without a mutant pytest ended with {code}: see {[*map(str, folders)]}")
+    try:
+        while forks:
+            status = os.waitpid(forks[-1], 0)[1]
+            forks.pop()
+            if (code := os.waitstatus_to_exitcode(status)) not in (0, 1):
+                sys.exit(f"without a mutant pytest ended with {code}: see {[*map(str, folders)]}")
+    finally:
+        _kill(forks)
     output = "".join(file.read_text() for folder in folders for file in folder.glob("output"))
     failed = set(re.findall(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", output, re.MULTILINE))
     for folder in folders:
@@ -493,6 +564,14 @@ def is_listed(row: dict, equivalent: Iterable[tuple[str, str, str]]) -> bool:
 def fits(line: str, pattern: str) -> bool:
     """Whether a mutant's line holds a pattern; an asterisk is a call's other arguments."""
     return re.search(ARGUMENTS.join(map(re.escape, pattern.split("*"))), line) is not None
+
+
+def obsolete(entries: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """The listed changes whose module or function no longer exists."""
+    names = cache(lambda path: set(functions(path.read_text())) if path.exists() else set())
+    return sorted(
+        entry for entry in entries if entry[0] != "*" and entry[1] not in names(ROOT / entry[0])
+    )
 
 
 def listed() -> set[tuple[str, str, str]]:

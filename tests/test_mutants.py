@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -82,3 +83,89 @@ def test_the_table_counts_the_last_result_of_todays_code(tmp_path, monkeypatch, 
     assert survivor.strip() == f"{MODULE}:3 | f | w = 2"
     assert line.split() == [MODULE, "4", "1", "1", "1", "1", "0", "66.7%"]
     assert whole.split() == ["all", *line.split()[1:]]
+
+
+def test_the_lines_of_a_statement_are_those_that_python_may_trace():
+    source = """\
+@cache
+def scale(
+    values,
+    by=2,
+):
+    total = sum(
+        value * by
+        for value in values
+    )
+    if (total
+            > 3):
+        return 0
+    return total
+"""
+    assert mutants.statement_lines(source, 7) == {6, 7, 8, 9}
+    assert mutants.statement_lines(source, 11) == {10, 11}
+    assert mutants.statement_lines(source, 12) == {12}
+    assert mutants.statement_lines(source, 13) == {13}
+    # The head of a function and its decorators run at import: what calls it can notice.
+    assert mutants.statement_lines(source, 1) == set(range(1, 14))
+    assert mutants.statement_lines(source, 4) == set(range(1, 14))
+
+
+def test_the_tests_of_a_line_are_chosen_nearest_first_and_share_what_a_fixture_ran(
+    tmp_path, monkeypatch
+):
+    coverage = pytest.importorskip("coverage", reason="coverage is not installed")
+    monkeypatch.setattr(mutants, "COVERAGE", tmp_path / "coverage")
+    monkeypatch.setattr(mutants, "DURATIONS", tmp_path / "durations.json")
+    source = (mutants.ROOT / MODULE).read_text()
+    name, function = next(iter(mutants.functions(source).items()))
+    first, last = function.body[-1].lineno, function.body[-1].end_lineno
+    near, far = "tests/core/statistics/test_metrics.py", "tests/launch/test_cells.py"
+    data = coverage.CoverageData(basename=str(mutants.COVERAGE))
+    for context in (f"{near}::test_a|run", f"{far}::test_b|setup", "tests/gone.py::test_c|run"):
+        data.set_context(context)
+        data.add_lines({str(mutants.ROOT / MODULE): [first]})
+    data.write()
+    seconds = {f"{near}::test_a": 2.0, f"{far}::test_b": 1.0, f"{far}::test_d": 0.5, "x::y": 0.1}
+    mutants.DURATIONS.write_text(json.dumps(seconds))
+    mutant = mutants.Mutant(MODULE, "", name, last, "", "")
+    chosen = [f"{near}::test_a", f"{far}::test_d", f"{far}::test_b"]
+    assert mutants.CoveringTests().choose(mutant) == chosen
+    monkeypatch.setattr(mutants, "MOST_FILES", 1)
+    assert mutants.CoveringTests().choose(mutant) == chosen[:1]
+    monkeypatch.setattr(mutants, "MOST_FILES", 2)
+    monkeypatch.setattr(mutants, "MOST_SECONDS", 2.6)
+    assert mutants.CoveringTests().choose(mutant) == chosen[:2]
+
+
+def test_a_stopped_run_leaves_no_fork(tmp_path):
+    program = f"""
+import os, sys, time
+from pathlib import Path
+from tests import mutants
+
+def fork(mutant, tests, folder):
+    pid = os.fork()
+    if not pid:
+        os.setsid()
+        time.sleep(600)
+    Path({str(tmp_path / "pid")!r}).write_text(str(pid))
+    return pid
+
+mutants.fork = fork
+mutants._ended = lambda jobs: (_ for _ in ()).throw(KeyboardInterrupt)
+mutants.run_all([(None, ["test"])], {{"test": 1.0}}, 1)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=mutants.ROOT, capture_output=True)
+    assert b"KeyboardInterrupt" in done.stderr
+    pid = int((tmp_path / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_every_listed_change_is_of_a_function_that_exists():
+    assert mutants.obsolete(mutants.listed()) == []
+    gone = (MODULE, "no_such_function", "x = 1")
+    assert mutants.obsolete([gone, ("*", "*", "x"), ("no/module.py", "f", "y")]) == [
+        gone,
+        ("no/module.py", "f", "y"),
+    ]
