@@ -294,12 +294,13 @@ def dose_chart(findings: InflationFindings, measure: str) -> InlineChart:
     data = _main_benchmark(findings.effects[findings.effects["measure"] == measure])
     data = data[np.isfinite(data["value"]) & (data["occurrences"] > 0)]
     keys = ["learning_rate", "stage", "form"]
+    if data.duplicated([*keys, "effect", "occurrences"]).any():  # another factor is swept too
+        keys = ["condition"]
     is_several = len(data[keys].drop_duplicates()) > 1
     with page_figure(8, 3.6) as (figure, axes):
         for number, (key, rows) in enumerate(data.groupby(keys, sort=False)):
             for effect, dash in zip(EFFECTS, ("-", ":", "--"), strict=True):
-                line = rows[rows["effect"] == effect].drop_duplicates("occurrences")
-                line = line.sort_values("occurrences")
+                line = rows[rows["effect"] == effect].sort_values("occurrences")
                 ends = np.abs(line[["low", "high"]].to_numpy().T - line["value"].to_numpy())
                 about = ", ".join(map(str, key)) if is_several else ""
                 axes.errorbar(

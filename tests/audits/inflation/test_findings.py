@@ -1,5 +1,7 @@
 """Findings on simulated cells: planted leaks, chance, blind spots, and the report."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,7 @@ from contamination.audits.inflation.inputs import (
     items_table,
     split_into_families,
 )
-from contamination.audits.inflation.report import report
+from contamination.audits.inflation.report import dose_chart, report
 from contamination.core.errors import ConfigError
 from contamination.core.report.document import html_document, markdown_document
 from tests.audits.inflation.simulated import ITEMS, simulated_cells, simulated_groups
@@ -120,6 +122,16 @@ def test_the_report_has_all_tables():
     text = markdown_document(content)
     assert "**contaminated, 4 copies: " in text
     assert "<html" in html_document(content)
+
+
+def test_the_chart_by_copies_has_a_line_for_every_condition():
+    (group,) = simulated_groups(2, direct=0.5)
+    others = [replace(group, name=f"finetuning-copies{n}") for n in (1, 4)]
+    drawn = dose_chart(InflationFindings(others, 0.95), MARGIN).svg
+    assert all(f"total {other.name}" in drawn for other in others)
+    drawn = dose_chart(InflationFindings([group], 0.95), MARGIN).svg
+    assert "total" in drawn
+    assert group.name not in drawn
 
 
 def test_answers_that_are_all_alike_give_no_bound_and_no_error():
