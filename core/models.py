@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -173,10 +174,26 @@ def _disable_word_cache(tokenizer: Any) -> None:
 
 
 def load_config(field: str, path: str, **options: Any) -> Any:
-    """Returns the Hugging Face config at `path` (a folder, a GGUF file or a hub id)."""
+    """Returns the Hugging Face config at `path` (a folder, a GGUF file or a hub id).
+
+    A GGUF file is read once while it does not change: its vocabulary takes seconds.
+    """
     from transformers import AutoConfig
 
-    return load_pretrained(AutoConfig, field, path, **options)
+    if not is_gguf(path) or not Path(path).is_file():
+        return load_pretrained(AutoConfig, field, path, **options)
+    status = Path(path).stat()
+    version = status.st_size, status.st_mtime_ns
+    return copy.deepcopy(_read_gguf_config(field, path, version, tuple(sorted(options.items()))))
+
+
+@lru_cache(maxsize=1)
+def _read_gguf_config(
+    field: str, path: str, version: tuple[int, int], options: tuple[tuple[str, Any], ...]
+) -> Any:
+    from transformers import AutoConfig
+
+    return load_pretrained(AutoConfig, field, path, **dict(options))
 
 
 def load_model(field: str, path: str, dtype: str = "float32", **options: Any) -> Any:

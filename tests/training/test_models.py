@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from contamination.core import models
 from contamination.core.config import convert_config
 from contamination.core.errors import ConfigError
 from contamination.core.hashing import file_digest
@@ -129,6 +130,23 @@ def test_a_gguf_file_is_named_by_its_hash(small_gguf):
     assert (scored.slug, scored.folder) == ("small", small_gguf)
     assert load_config("model.path", str(small_gguf)).max_position_embeddings == 64
     assert model_shape(ModelConfig(path=str(small_gguf))).hidden == 32
+
+
+def test_the_config_of_a_gguf_file_is_read_once_while_the_file_is_the_same(
+    small_gguf, tmp_path, monkeypatch
+):
+    path = tmp_path / "copy.gguf"
+    path.write_bytes(small_gguf.read_bytes())
+    first = load_config("model.path", str(path))
+    with monkeypatch.context() as patched:
+        patched.setattr(models, "load_pretrained", None)
+        again = load_config("model.path", str(path))
+    assert again.to_dict() == first.to_dict()
+    again.hidden_size = 1  # a caller's change is its own
+    assert load_config("model.path", str(path)).hidden_size == 32
+    path.write_bytes(b"damaged")
+    with pytest.raises(ConfigError, match=r"copy.gguf.*can't be loaded"):
+        load_config("model.path", str(path))
 
 
 def test_a_gguf_file_that_is_not_there_is_said():
