@@ -138,7 +138,7 @@ def test_a_disturbed_sweep_run_again_is_the_undisturbed_one(
     pd.testing.assert_frame_equal(*results)
 
 
-@pytest.mark.parametrize(("nodes", "evaluated"), [(1, 24576), (2, 16384)])
+@pytest.mark.parametrize(("nodes", "evaluated"), [(1, 20480), (2, 16384)])
 def test_a_job_out_of_time_is_queued_again(
     nodes: int, evaluated: int, slurm: Slurm, undisturbed: Path, two_nodes: Path, tmp_path: Path
 ) -> None:
