@@ -109,7 +109,8 @@ def _open_audited_cell(field: str, paths: CellPaths, members_in_finetuning: bool
     if model.artifact.inputs.get("corpus") != corpus.artifact.digest:
         raise ArtifactError(
             f"{field}.corpus is {paths.corpus}: the model {model.artifact.path} was not trained on "
-            "it, so its labels say nothing about that model. Give the corpus of its training."
+            "it, so its labels say nothing about that model. Give the corpus of its training, or "
+            "launch the cell again."
         )
     return AuditedCell(paths, cell, corpus)
 

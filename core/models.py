@@ -8,7 +8,6 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -173,27 +172,25 @@ def _disable_word_cache(tokenizer: Any) -> None:
         resize(0)
 
 
-def load_config(field: str, path: str, **options: Any) -> Any:
+def load_config(field: str, path: str, *, trust_remote_code: bool = False) -> Any:
     """Returns the Hugging Face config at `path` (a folder, a GGUF file or a hub id).
 
-    A GGUF file is read once while it does not change: its vocabulary takes seconds.
+    Each GGUF file is read once while it does not change: its vocabulary takes seconds.
     """
     from transformers import AutoConfig
 
     if not is_gguf(path) or not Path(path).is_file():
-        return load_pretrained(AutoConfig, field, path, **options)
-    status = Path(path).stat()
-    version = status.st_size, status.st_mtime_ns
-    return copy.deepcopy(_read_gguf_config(field, path, version, tuple(sorted(options.items()))))
+        return load_pretrained(AutoConfig, field, path, trust_remote_code=trust_remote_code)
+    file = Path(path).resolve()
+    status = file.stat()
+    version = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    if _gguf_configs.get(file, (None, None))[0] != version:
+        _gguf_configs[file] = version, load_pretrained(AutoConfig, field, path)
+    return copy.deepcopy(_gguf_configs[file][1])
 
 
-@lru_cache(maxsize=1)
-def _read_gguf_config(
-    field: str, path: str, version: tuple[int, int], options: tuple[tuple[str, Any], ...]
-) -> Any:
-    from transformers import AutoConfig
-
-    return load_pretrained(AutoConfig, field, path, **dict(options))
+_gguf_configs: dict[Path, tuple[tuple[int, ...], Any]] = {}
+"""The version and the config of each GGUF file that this process has read."""
 
 
 def load_model(field: str, path: str, dtype: str = "float32", **options: Any) -> Any:

@@ -133,7 +133,11 @@ def report(config: DictConfig, cells: Sequence[CellPaths]) -> Artifact:
     for cell in cells:
         distinct.setdefault((*cell.artifact_folders, cell.contaminated), cell)
     if same := len(cells) - len(distinct):
-        log.info("report: %d of %d cells have another cell's artefacts", same, len(cells))
+        log.info(
+            "report: %d of %d cells are equal to another cell and are reported once",
+            same,
+            len(cells),
+        )
     stage = AnalysisStage(
         config.name, seed, config.runs, [*distinct.values()], nodes.analysis, nodes.wandb
     )

@@ -148,7 +148,7 @@ def functions(source: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
             if isinstance(node, ast.ClassDef):
                 add(node.body, f"{owner}{node.name}.")
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                found[owner + node.name] = node
+                found[owner + node.name] = node  # of overloads the last, which has the body
 
     add(ast.parse(source).body, "")
     return found
@@ -167,10 +167,11 @@ def _lines(node: ast.stmt) -> range:
 
 
 def statement_lines(source: str, line: int) -> set[int]:
-    """The lines whose tests run a line: Python traces only the first lines of most expressions.
+    """The lines whose tests stand for those of a line that Python does not trace.
 
-    Those of the whole statement, or of its head where it has a body. The head of a function runs
-    when the module is imported, and a test can notice a change of it only by a call: all lines.
+    It does not trace closing brackets, for one. They are the lines of the whole statement, or of
+    its head where it has a body. The head of a function runs when the module is imported, and a
+    test can notice a change of it only by a call: the lines of its body.
     """
     holding = [
         node
@@ -181,8 +182,10 @@ def statement_lines(source: str, line: int) -> set[int]:
         return {line}
     innermost = min(holding, key=lambda node: len(_lines(node)))
     body = getattr(innermost, "body", None)
-    if body is None or isinstance(innermost, ast.FunctionDef | ast.AsyncFunctionDef):
+    if body is None:
         return set(_lines(innermost))
+    if isinstance(innermost, ast.FunctionDef | ast.AsyncFunctionDef):
+        return {each for each in _lines(innermost) if each >= body[0].lineno}
     head = range(innermost.lineno, body[0].lineno)
     return set(head) if line in head else {line}
 
@@ -251,8 +254,11 @@ class CoveringTests:
         """
         covering: set[str] = set()
         by_line = self._contexts(str(ROOT / mutant.module))
-        lines = statement_lines((ROOT / mutant.module).read_text(), mutant.line)
-        for context in sorted({context for line in lines for context in by_line.get(line, ())}):
+        contexts = set(by_line.get(mutant.line, ())) - {""}  # "": in an import
+        if not contexts:
+            lines = statement_lines((ROOT / mutant.module).read_text(), mutant.line)
+            contexts = {context for line in lines for context in by_line.get(line, ())}
+        for context in sorted(contexts):
             test, _, when = context.rpartition("|")
             covering.add(test)
             if when == "setup":
@@ -444,7 +450,7 @@ def _run_all(
 
 
 def _kill(pids: Iterable[int]) -> None:
-    """Ends forks that are not waited for yet, with all that their tests started."""
+    """Ends forks that are not waited for yet, with the processes of their groups."""
     for pid in pids:
         for kill in (os.killpg, os.kill):  # one that has just begun leads no group yet
             with suppress(ProcessLookupError):
@@ -477,10 +483,10 @@ def failing_without_mutant(selections: Iterable[Sequence[str]], processes: int) 
     for number, of_file in enumerate(by_file.values()):
         shares[number % processes] += of_file
     folders = [Path(tempfile.mkdtemp(prefix="mutant-")) for _ in shares]
-    forks = [
-        fork(None, share, folder) for share, folder in zip(shares, folders, strict=True) if share
-    ]
+    forks: list[int] = []
     try:
+        for share, folder in zip(shares, folders, strict=True):
+            forks += [fork(None, share, folder)] if share else []
         while forks:
             status = os.waitpid(forks[-1], 0)[1]
             forks.pop()
@@ -540,6 +546,8 @@ def print_table(modules: Sequence[str], survivors: bool) -> None:
         print_line(module, counts)
         whole += counts
     print_line("all", whole)
+    for entry in obsolete(equivalent):
+        print(f"no longer in the code: {' | '.join(entry)}")
 
 
 def print_line(module: str, counts: Counter[str]) -> None:
@@ -567,11 +575,15 @@ def fits(line: str, pattern: str) -> bool:
 
 
 def obsolete(entries: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    """The listed changes whose module or function no longer exists."""
-    names = cache(lambda path: set(functions(path.read_text())) if path.exists() else set())
-    return sorted(
-        entry for entry in entries if entry[0] != "*" and entry[1] not in names(ROOT / entry[0])
-    )
+    """The listed changes of a function that no longer exists, or no longer calls what they call."""
+    functions_of = cache(lambda path: functions(path.read_text()) if path.exists() else {})
+
+    def is_gone(module: str, function: str, line: str) -> bool:
+        node = functions_of(ROOT / module).get(function)
+        called = set(re.findall(r"\w+(?=\()", re.sub(r'"[^"]*"', "", line)))
+        return node is None or not called <= set(re.findall(r"\w+", ast.unparse(node)))
+
+    return sorted(entry for entry in entries if entry[0] != "*" and is_gone(*entry))
 
 
 def listed() -> set[tuple[str, str, str]]:
@@ -604,6 +616,8 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="run the survivors again")
     parser.add_argument("--coverage", nargs="+", metavar="TESTS", help="only record these again")
     options = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # leave no fork behind, as after Ctrl-C
+        signal.signal(number, lambda *_: sys.exit(1))
     if options.coverage:
         return record_coverage(options.coverage, options.processes)
     os.chdir(ROOT)

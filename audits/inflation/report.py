@@ -73,9 +73,10 @@ def _row(rows: pd.DataFrame, effect: str) -> pd.Series | None:
 
 
 def _main_benchmark(data: pd.DataFrame) -> pd.DataFrame:
-    """Returns the rows of the mean over benchmarks, or of the only benchmark."""
+    """Returns the rows of each condition's mean over benchmarks, or of its only benchmark."""
     is_mean = data["benchmark"] == ALL_BENCHMARKS
-    return data[is_mean] if is_mean.any() else data
+    has_mean = data["condition"].isin(data.loc[is_mean, "condition"])
+    return data[is_mean | ~has_mean]
 
 
 def _conclusions(findings: InflationFindings) -> Iterator[str]:
@@ -294,15 +295,18 @@ def dose_chart(findings: InflationFindings, measure: str) -> InlineChart:
     data = _main_benchmark(findings.effects[findings.effects["measure"] == measure])
     data = data[np.isfinite(data["value"]) & (data["occurrences"] > 0)]
     keys = ["learning_rate", "stage", "form"]
-    if data.duplicated([*keys, "effect", "occurrences"]).any():  # another factor is swept too
-        keys = ["condition"]
+    # where another factor is swept too, its conditions have lines of their own
+    is_double = data.duplicated([*keys, "effect", "occurrences"], keep=False)
+    has_double = is_double.groupby([data[key] for key in keys]).transform("any").astype(bool)
+    data = data.assign(line=data["condition"].where(has_double, ""))
+    keys = [*keys, "line"]
     is_several = len(data[keys].drop_duplicates()) > 1
     with page_figure(8, 3.6) as (figure, axes):
         for number, (key, rows) in enumerate(data.groupby(keys, sort=False)):
             for effect, dash in zip(EFFECTS, ("-", ":", "--"), strict=True):
                 line = rows[rows["effect"] == effect].sort_values("occurrences")
                 ends = np.abs(line[["low", "high"]].to_numpy().T - line["value"].to_numpy())
-                about = ", ".join(map(str, key)) if is_several else ""
+                about = key[-1] or ", ".join(map(str, key[:-1])) if is_several else ""
                 axes.errorbar(
                     line["occurrences"], SCALE[measure] * line["value"], SCALE[measure] * ends,
                     ls=dash, marker="o", ms=4, color=SERIES[number % len(SERIES)],

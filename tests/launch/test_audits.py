@@ -1,6 +1,7 @@
 """Audits of a launch's cells: refused before any work, or conducted after the report."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from contamination.core.errors import ConfigError
 from contamination.launch import pipeline
 from contamination.launch.audits import check_audits
 from contamination.launch.config import SecondStage
+from contamination.launch.plan import plan
 from contamination.launch.second_stage import normalize_members_in
 
 
@@ -63,3 +65,32 @@ def test_without_copies_it_does_not_matter_in_which_stage_members_would_be(membe
     second = SecondStage(members_in, instructions={"siqa": {}})
     made = normalize_members_in(second, SimpleNamespace(counts={"copies": copies}))
     assert made.members_in == (members_in if copies else "pretraining")
+
+
+@pytest.mark.parametrize("copies", [0, 8])
+def test_a_clean_twin_reads_the_same_texts_whatever_stage_members_would_be_in(monkeypatch, copies):
+    made = []
+
+    def record(second, _stage, study, _stages, clean_corpus):
+        made.append((second.members_in, study.path, clean_corpus and clean_corpus.path))
+        return study
+
+    monkeypatch.setattr(pipeline.second_stage, "make_finetuning_set", record)
+    monkeypatch.setattr(pipeline.second_stage, "check_finetuning_set", lambda *_: None)
+    monkeypatch.setattr(pipeline, "check_methods", lambda *_: None)
+    stages = SimpleNamespace(
+        inject=lambda run, *_: SimpleNamespace(path=Path(run), counts={"copies": copies})
+    )
+    for members_in in ("pretraining", "finetuning", "both"):
+        config = compose_pipeline(
+            "experiment=quickstart", f"second_stage.members_in={members_in}",
+            "+instructions@second_stage.instructions=[siqa]",
+        )  # fmt: skip
+        pipeline._make_corpora(plan(config, read_benchmarks=False), stages)
+    study, clean = Path("study"), Path("clean")
+    if copies:
+        assert made == [
+            ("pretraining", study, None), ("finetuning", study, clean), ("both", study, None)
+        ]  # fmt: skip
+    else:
+        assert made == [("pretraining", study, None)] * 3

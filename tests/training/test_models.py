@@ -144,7 +144,9 @@ def test_the_config_of_a_gguf_file_is_read_once_while_the_file_is_the_same(
     assert again.to_dict() == first.to_dict()
     again.hidden_size = 1  # a caller's change is its own
     assert load_config("model.path", str(path)).hidden_size == 32
-    path.write_bytes(b"damaged")
+    changed = path.stat()
+    path.write_bytes(b"x" * changed.st_size)  # of the same size and time
+    os.utime(path, ns=(changed.st_atime_ns, changed.st_mtime_ns))
     with pytest.raises(ConfigError, match=r"copy.gguf.*can't be loaded"):
         load_config("model.path", str(path))
 

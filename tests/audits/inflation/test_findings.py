@@ -1,8 +1,10 @@
 """Findings on simulated cells: planted leaks, chance, blind spots, and the report."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from contamination.audits.inflation.detectability import AGAINST_TWINS, method_scores
@@ -13,7 +15,7 @@ from contamination.audits.inflation.inputs import (
     items_table,
     split_into_families,
 )
-from contamination.audits.inflation.report import dose_chart, report
+from contamination.audits.inflation.report import _main_benchmark, dose_chart, report
 from contamination.core.errors import ConfigError
 from contamination.core.report.document import html_document, markdown_document
 from tests.audits.inflation.simulated import ITEMS, simulated_cells, simulated_groups
@@ -124,14 +126,41 @@ def test_the_report_has_all_tables():
     assert "<html" in html_document(content)
 
 
-def test_the_chart_by_copies_has_a_line_for_every_condition():
-    (group,) = simulated_groups(2, direct=0.5)
-    others = [replace(group, name=f"finetuning-copies{n}") for n in (1, 4)]
-    drawn = dose_chart(InflationFindings(others, 0.95), MARGIN).svg
-    assert all(f"total {other.name}" in drawn for other in others)
-    drawn = dose_chart(InflationFindings([group], 0.95), MARGIN).svg
-    assert "total" in drawn
-    assert group.name not in drawn
+def lines_of_chart(groups):
+    """The labels of the chart's lines of the total effect, and how many points each has."""
+    drawn = dose_chart(InflationFindings(groups, 0.95), MARGIN).svg
+    labels = re.findall(r">total ?([^<]*)<", drawn)
+    return sorted(labels)
+
+
+def test_the_chart_by_copies_joins_conditions_that_differ_only_in_copies():
+    few, many = (simulated_groups(2, direct=0.5, copies=n)[0] for n in (1, 4))
+    assert lines_of_chart([few, many]) == [""]
+
+
+def test_the_chart_by_copies_has_a_line_for_every_condition_where_another_factor_is_swept():
+    few, many = (simulated_groups(2, direct=0.5, copies=n)[0] for n in (1, 4))
+    first, second = replace(many, name="first"), replace(many, name="second")
+    assert lines_of_chart([first, second]) == ["first", "second"]
+
+    def tuned(group):
+        cells = [replace(one, cell=replace(one.cell, stage="finetuning")) for one in group.cells]
+        return replace(group, cells=cells, name=f"tuned-{group.dose_levels[-1]}")
+
+    # a stage whose conditions differ in copies alone keeps its one line
+    assert lines_of_chart([first, second, tuned(few), tuned(many)]) == [
+        "0.001, finetuning, verbatim", "first", "second",
+    ]  # fmt: skip
+
+
+def test_a_condition_with_one_benchmark_is_shown_beside_one_with_several():
+    findings = findings_of(2, direct=0.5)
+    effects = findings.effects
+    one = effects[effects["benchmark"] == "imdb"].assign(condition="one")
+    shown = _main_benchmark(pd.concat([effects, one]))
+    assert {*zip(shown["condition"], shown["benchmark"], strict=True)} == {
+        ("contaminated", "all"), ("one", "imdb"),
+    }  # fmt: skip
 
 
 def test_answers_that_are_all_alike_give_no_bound_and_no_error():
