@@ -173,6 +173,20 @@ def _course(rows: pd.DataFrame, item: Sufficiency, tolerance: float) -> str:
     return f"{text}. Bias with {last['spiked']}: {_interval(last, 'bias')}."
 
 
+def _compare_with_other_twin(means: pd.DataFrame, naive: pd.Series) -> str:
+    """Returns whether naive's RMSE is more than the chance difference between two trainings."""
+    is_same = (means["condition"] == naive["condition"]) & (means["scenario"] == naive["scenario"])
+    rows = means[is_same & (means["estimator"] == OTHER_TWIN)]
+    if rows.empty:
+        return "How far two clean trainings differ by chance is not known: one has no second twin."
+    other = rows.iloc[0]
+    rmse = f"{_interval(naive, 'rmse')}, that of another clean twin {_interval(other, 'rmse')}"
+    chance = "the chance difference between two trainings"
+    if other["gain_high"] < 0:
+        return f"Its RMSE is {rmse}: more than {chance}, but not shown to be in one direction."
+    return f"Its RMSE is {rmse}: not shown to be more than {chance}."
+
+
 def _warnings(findings: SpikingFindings) -> Iterator[str]:
     means = findings.means
     single = means[means["seeds"] == 1]
@@ -184,8 +198,8 @@ def _warnings(findings: SpikingFindings) -> Iterator[str]:
         if not row["bias_low"] > 0 and row["seeds"] > 1:
             yield (
                 f"**No inflation is shown for {row['condition']}**: naive's bias is "
-                f"{_interval(row, 'bias')} points, so there may be nothing to correct. Its RMSE is "
-                "then mostly the chance difference between two trainings."
+                f"{_interval(row, 'bias')} points, so there may be nothing to correct on average. "
+                f"{_compare_with_other_twin(means, row)}"
             )
     yield from _null_warnings(means)
     single_names = findings.errors[findings.errors["benchmark"] != ALL_BENCHMARKS]

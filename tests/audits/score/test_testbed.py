@@ -26,7 +26,7 @@ from contamination.audits.score.testbed.cases import (
     read_cases,
 )
 from contamination.audits.score.testbed.findings import Spiking, Sufficiency, measure_errors
-from contamination.audits.score.testbed.report import _verdict
+from contamination.audits.score.testbed.report import _compare_with_other_twin, _verdict
 from contamination.audits.score.testbed.spiking import (
     OTHER_TWIN,
     benchmark_sizes,
@@ -202,6 +202,28 @@ def test_a_seed_without_a_twin_is_named_and_scores_that_are_missing_are_refused(
         read_cases("audit.method", [alone], "loss")
     with pytest.raises(ConfigError, match="audit.method is 'los'.*loss"):
         read_cases("audit.method", [group], "los")
+
+
+@pytest.mark.parametrize(
+    ("high", "words"),
+    [
+        (
+            -0.7,
+            "2.2]: more than the chance difference between two trainings, but",
+        ),
+        (0.7, "another clean twin 1.5 [0.7, 2.2]: not shown to be more than the chance"),
+        (None, "is not known"),
+    ],
+)
+def test_naives_rmse_is_compared_with_that_of_another_clean_twin(high, words):
+    naive = {"condition": "c", "scenario": AS_LEAKED, "estimator": NAIVE, "gain_high": np.nan,
+             "rmse": 8.3, "rmse_low": 2.7, "rmse_high": 13.8}  # fmt: skip
+    other = naive | {"estimator": OTHER_TWIN, "gain_high": high, "rmse": 1.5, "rmse_low": 0.7,
+                     "rmse_high": 2.2}  # fmt: skip
+    foreign = other | {"condition": "another", "gain_high": -5.0}
+    rows = [naive, foreign, *([] if high is None else [other])]
+    means = pd.DataFrame(rows)
+    assert words in _compare_with_other_twin(means, means.iloc[0])
 
 
 @pytest.fixture
