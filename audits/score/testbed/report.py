@@ -174,17 +174,18 @@ def _course(rows: pd.DataFrame, item: Sufficiency, tolerance: float) -> str:
 
 
 def _compare_with_other_twin(means: pd.DataFrame, naive: pd.Series) -> str:
-    """Returns whether naive's RMSE is more than the chance difference between two trainings."""
+    """Returns whether naive's RMSE is more than the difference between two clean twins."""
     is_same = (means["condition"] == naive["condition"]) & (means["scenario"] == naive["scenario"])
     rows = means[is_same & (means["estimator"] == OTHER_TWIN)]
     if rows.empty:
-        return "How far two clean trainings differ by chance is not known: one has no second twin."
+        return "How far two clean twins differ is not known: there is only one."
     other = rows.iloc[0]
     rmse = f"{_interval(naive, 'rmse')}, that of another clean twin {_interval(other, 'rmse')}"
-    chance = "the chance difference between two trainings"
     if other["gain_high"] < 0:
-        return f"Its RMSE is {rmse}: more than {chance}, but not shown to be in one direction."
-    return f"Its RMSE is {rmse}: not shown to be more than {chance}."
+        return (
+            f"Its RMSE is {rmse}: more than two clean twins differ, in no direction that is shown."
+        )
+    return f"Its RMSE is {rmse}: not shown to be more than two clean twins differ."
 
 
 def _warnings(findings: SpikingFindings) -> Iterator[str]:
@@ -195,7 +196,13 @@ def _warnings(findings: SpikingFindings) -> Iterator[str]:
         yield f"**One seed only for {names}**: there are no intervals. Add seeds to the sweep."
     naive = means[(means["estimator"] == NAIVE) & (means["scenario"] == AS_LEAKED)]
     for _, row in naive.drop_duplicates("condition").iterrows():
-        if not row["bias_low"] > 0 and row["seeds"] > 1:
+        if row["bias_high"] < 0 and row["seeds"] > 1:
+            yield (
+                f"**The score is lower than the clean twin's for {row['condition']}**: naive's "
+                f"bias is {_interval(row, 'bias')} points, so on average there is no inflation to "
+                "correct."
+            )
+        elif not row["bias_low"] > 0 and row["seeds"] > 1:
             yield (
                 f"**No inflation is shown for {row['condition']}**: naive's bias is "
                 f"{_interval(row, 'bias')} points, so there may be nothing to correct on average. "

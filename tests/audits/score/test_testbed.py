@@ -26,7 +26,7 @@ from contamination.audits.score.testbed.cases import (
     read_cases,
 )
 from contamination.audits.score.testbed.findings import Spiking, Sufficiency, measure_errors
-from contamination.audits.score.testbed.report import _compare_with_other_twin, _verdict
+from contamination.audits.score.testbed.report import _compare_with_other_twin, _verdict, _warnings
 from contamination.audits.score.testbed.spiking import (
     OTHER_TWIN,
     benchmark_sizes,
@@ -209,9 +209,9 @@ def test_a_seed_without_a_twin_is_named_and_scores_that_are_missing_are_refused(
     [
         (
             -0.7,
-            "2.2]: more than the chance difference between two trainings, but",
+            "another clean twin 1.5 [0.7, 2.2]: more than two clean",
         ),
-        (0.7, "another clean twin 1.5 [0.7, 2.2]: not shown to be more than the chance"),
+        (0.7, "another clean twin 1.5 [0.7, 2.2]: not shown to be more than two clean"),
         (None, "is not known"),
     ],
 )
@@ -224,6 +224,23 @@ def test_naives_rmse_is_compared_with_that_of_another_clean_twin(high, words):
     rows = [naive, foreign, *([] if high is None else [other])]
     means = pd.DataFrame(rows)
     assert words in _compare_with_other_twin(means, means.iloc[0])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (-4.0, 3.0, "**No inflation is shown for condition**: naive's bias is -1.0 [-4.0, 3.0]"),
+        (-4.0, -0.5, "**The score is lower than the clean twin's for condition**"),
+        (0.5, 3.0, None),
+    ],
+)
+def test_a_bias_is_called_inflation_by_its_interval(low, high, words):
+    findings, _ = measured([planted(seed) for seed in range(3)], repeats=5)
+    errors = findings.errors.copy()
+    naive = errors["estimator"] == NAIVE
+    errors.loc[naive, ["bias", "bias_low", "bias_high"]] = [-1.0, low, high]
+    said = [line for line in _warnings(replace(findings, errors=errors)) if "bias is" in line]
+    assert [line.startswith(words) for line in said] == ([True] if words else [])
 
 
 @pytest.fixture
