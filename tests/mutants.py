@@ -56,6 +56,7 @@ LEAST_SECONDS = 60.0
 MOST_SECONDS, MOST_FILES = 60.0, 30
 """Of the tests that run a mutant's line, so many seconds and files of them."""
 OUT_OF_TIME = -1000  # no exit status
+STOPPING = signal.SIGTERM, signal.SIGHUP
 OUTCOMES = {0: "survived", 1: "noticed", 2: "noticed", 5: "no tests", OUT_OF_TIME: "timeout"}
 """By pytest's exit status: 2 where the mutant can't be imported. Any other is no result."""
 COLUMNS = ("mutants", "noticed", "timeout", "survived", "equivalent", "no tests")
@@ -141,17 +142,17 @@ def _difference(old: Sequence[str], new: Sequence[str]) -> tuple[int, str]:
 
 def functions(source: str) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
     """The functions of a module and the methods of its classes, as `Class.method`."""
-    found: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+    node_by_name: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
 
     def add(body: Sequence[ast.stmt], owner: str) -> None:
         for node in body:
             if isinstance(node, ast.ClassDef):
                 add(node.body, f"{owner}{node.name}.")
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                found[owner + node.name] = node  # of overloads the last, which has the body
+                node_by_name[owner + node.name] = node  # of overloads the last, which has the body
 
     add(ast.parse(source).body, "")
-    return found
+    return node_by_name
 
 
 def _function_name(source: str, line: int) -> str:
@@ -162,7 +163,7 @@ def _function_name(source: str, line: int) -> str:
 def _lines(node: ast.stmt) -> range:
     """A statement's lines; a function's decorators are above it."""
     decorators = getattr(node, "decorator_list", [])
-    first = min([node.lineno, *(each.lineno for each in decorators)])
+    first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
     return range(first, (node.end_lineno or node.lineno) + 1)
 
 
@@ -185,7 +186,7 @@ def statement_lines(source: str, line: int) -> set[int]:
     if body is None:
         return set(_lines(innermost))
     if isinstance(innermost, ast.FunctionDef | ast.AsyncFunctionDef):
-        return {each for each in _lines(innermost) if each >= body[0].lineno}
+        return set(range(body[0].lineno, _lines(innermost).stop))
     head = range(innermost.lineno, body[0].lineno)
     return set(head) if line in head else {line}
 
@@ -349,6 +350,8 @@ def fork(mutant: Mutant | None, tests: Sequence[str], folder: Path) -> int:
         return pid
     try:
         os.setsid()
+        for number in STOPPING:
+            signal.signal(number, signal.SIG_DFL)
         folder.mkdir(parents=True, exist_ok=True)
         output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(output, 1)
@@ -616,7 +619,7 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="run the survivors again")
     parser.add_argument("--coverage", nargs="+", metavar="TESTS", help="only record these again")
     options = parser.parse_args()
-    for number in (signal.SIGTERM, signal.SIGHUP):  # leave no fork behind, as after Ctrl-C
+    for number in STOPPING:  # leave no fork behind, as after Ctrl-C
         signal.signal(number, lambda *_: sys.exit(1))
     if options.coverage:
         return record_coverage(options.coverage, options.processes)

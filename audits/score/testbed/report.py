@@ -179,9 +179,10 @@ def _compare_with_other_twin(means: pd.DataFrame, naive: pd.Series) -> str:
     rows = means[is_same & (means["estimator"] == OTHER_TWIN)]
     if rows.empty:
         return "How far two clean twins differ is not known: there is only one."
-    other = rows.iloc[0]
-    rmse = f"{_interval(naive, 'rmse')}, that of another clean twin {_interval(other, 'rmse')}"
-    if other["gain_high"] < 0:
+    other_twin = rows.iloc[0]
+    rmse = _interval(naive, "rmse")
+    rmse += f", that of another clean twin {_interval(other_twin, 'rmse')}"
+    if other_twin["gain_high"] < 0:
         return (
             f"Its RMSE is {rmse}: more than two clean twins differ, in no direction that is shown."
         )

@@ -220,8 +220,8 @@ def test_naives_rmse_is_compared_with_that_of_another_clean_twin(high, words):
              "rmse": 8.3, "rmse_low": 2.7, "rmse_high": 13.8}  # fmt: skip
     other = naive | {"estimator": OTHER_TWIN, "gain_high": high, "rmse": 1.5, "rmse_low": 0.7,
                      "rmse_high": 2.2}  # fmt: skip
-    foreign = other | {"condition": "another", "gain_high": -5.0}
-    rows = [naive, foreign, *([] if high is None else [other])]
+    other_condition = other | {"condition": "another", "gain_high": -5.0}
+    rows = [naive, other_condition, *([] if high is None else [other])]
     means = pd.DataFrame(rows)
     assert words in _compare_with_other_twin(means, means.iloc[0])
 
@@ -239,8 +239,8 @@ def test_a_bias_is_called_inflation_by_its_interval(low, high, words):
     errors = findings.errors.copy()
     naive = errors["estimator"] == NAIVE
     errors.loc[naive, ["bias", "bias_low", "bias_high"]] = [-1.0, low, high]
-    said = [line for line in _warnings(replace(findings, errors=errors)) if "bias is" in line]
-    assert [line.startswith(words) for line in said] == ([True] if words else [])
+    warnings = [w for w in _warnings(replace(findings, errors=errors)) if "bias is" in w]
+    assert [warning.startswith(words) for warning in warnings] == ([True] if words else [])
 
 
 @pytest.fixture
