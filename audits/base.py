@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hydra.core.config_store import ConfigStore
 
 from contamination.core.artifacts import Artifact
-from contamination.core.cli import CONF
 from contamination.core.commands import Command, read_commands
-from contamination.core.config import Ranged, runtime_field
+from contamination.core.config import CONF, Ranged, runtime_field
 from contamination.core.errors import ConfigError, near_names, require
 from contamination.core.field_docs import describe_dataclass
 from contamination.core.stored_files import read_yaml

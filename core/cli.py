@@ -9,39 +9,34 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import lru_cache
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import hydra
 from hydra import compose, initialize_config_dir
-from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override, Sweep
-from hydra.errors import HydraException, MissingConfigException, OverrideParseException
+from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from contamination.core import integrity, process_records, secrets
 from contamination.core.artifacts import Artifact, version_text
-from contamination.core.config import convert_config
-from contamination.core.errors import ConfigError, StoppedError, UserError, near_names, require
+from contamination.core.config import CONF, convert_config
+from contamination.core.errors import ConfigError, StoppedError, UserError, require
+from contamination.core.hydra_errors import hydra_error_message
 from contamination.core.output_paths import check_has_disk, disk_errors_as_data_errors
 from contamination.core.signals import stop_on_signals
 from contamination.core.stored_files import check_yaml_limits
-from contamination.core.suggestions import known_fields, similar_fields, unknown_field_in_error
+from contamination.core.sweep_cells import check_sweep_cells, check_sweep_fields
 from contamination.core.terminal import escape_controls
 from contamination.core.tokenizer_panics import tokenizer_panics_as_config_errors
 
-CONF = Path(__file__).resolve().parents[1] / "conf"
 TEMPLATE = re.compile(r"\+*(?:[\w.]+\.)?template")
 """A field whose text has braces."""
 T = TypeVar("T")
@@ -92,7 +87,7 @@ def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> 
     except (StoppedError, UserError) as error:
         return print_error(error)
     except (HydraException, OmegaConfBaseException) as error:
-        return print_error(UserError(_hydra_error_message(error, config_name, sys.argv[1:])))
+        return print_error(UserError(hydra_error_message(error, config_name, sys.argv[1:])))
     return max([0, *map(print_error, user_errors)])
 
 
@@ -167,7 +162,7 @@ def compose_stage(
         for node_name, node in (nodes or {}).items():
             OmegaConf.update(config, node_name, node)
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_hydra_error_message(error, name, overrides)) from error
+        raise ConfigError(hydra_error_message(error, name, overrides)) from error
     check_runs_folder(config)
     return convert_config(config, schema)
 
@@ -255,149 +250,6 @@ class SweepCheck(Callback):
             check_sweep_fields(config)
         except UserError as error:
             raise SystemExit(print_error(error)) from error
-
-
-def check_sweep_cells(config: DictConfig) -> None:
-    """Checks that Hydra's basic sweeper would run the cells that the command line describes.
-
-    Raises:
-        ConfigError: there is no cell, as with `seed=range(0,0)`, or a list contains ranges.
-    """
-    if not _has_basic_sweeper(config):
-        return
-    batch_size = config.hydra.sweeper.get("max_batch_size")
-    remedy = "give 1 or more, or null."
-    require(
-        batch_size is None or batch_size >= 1, "hydra.sweeper.max_batch_size", batch_size, remedy
-    )
-    with suppress(HydraException):  # the sweeper itself reports such values
-        for override in _parse_all_overrides(config):
-            values = override.value()
-            if isinstance(values, ChoiceSweep) and any(isinstance(v, Sweep) for v in values.list):
-                remedy = "--multirun takes one range or a list of values. Write all values out."
-                raise _sweep_error(override, remedy)
-        if overrides_of_sweep_cells(config) != []:
-            return
-        for override in _parse_all_overrides(config):
-            if override.is_discrete_sweep() and not [*override.sweep_string_iterator()]:
-                remedy = "--multirun has nothing to run. Give at least one value."
-                raise _sweep_error(override, remedy)
-
-
-def check_sweep_fields(config: DictConfig) -> None:
-    """Checks that the cells of a sweep can be composed; each override is checked once.
-
-    Raises:
-        ConfigError: a field or a choice is unknown.
-    """
-    name, checked = config.hydra.job.config_name, set[str]()
-    for cell in overrides_of_sweep_cells(config) or ():
-        if {*cell} <= checked:
-            continue
-        checked |= {*cell}
-        try:
-            compose_cell(config, cell)
-        except (HydraException, OmegaConfBaseException) as error:
-            raise ConfigError(_hydra_error_message(error, name, cell)) from error
-
-
-def compose_cell(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
-    """Returns the configuration of a cell of a sweep, with Hydra's node; it must not be changed.
-
-    Raises:
-        HydraException: it can't be composed.
-    """
-    return _compose(config.hydra.job.config_name, (*config.hydra.overrides.hydra, *overrides))
-
-
-@lru_cache(maxsize=64)  # the check of the fields and the overview need the same cells
-def _compose(name: str, overrides: tuple[str, ...]) -> DictConfig:
-    loader = GlobalHydra.instance().config_loader()
-    return loader.load_configuration(name, [*overrides], RunMode.RUN)
-
-
-def _sweep_error(override: Override, remedy: str) -> ConfigError:
-    field, _, value = str(override.input_line).partition("=")
-    return ConfigError(f"{field} is {value}: {remedy}")
-
-
-def overrides_of_sweep_cells(config: DictConfig) -> list[list[str]] | None:
-    """Returns the overrides of each cell of a sweep, as Hydra's basic sweeper combines them.
-
-    Returns None for any other sweeper, which may choose cells while the sweep runs.
-    """
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-
-    if not _has_basic_sweeper(config):
-        return None
-    batches = BasicSweeper.split_arguments(_parse_all_overrides(config), None)
-    return [cell for batch in batches for cell in batch]
-
-
-def _has_basic_sweeper(config: DictConfig) -> bool:
-    return bool(config.hydra.sweeper._target_.endswith(".BasicSweeper"))
-
-
-def _parse_all_overrides(config: DictConfig) -> list[Override]:
-    """The sweep's overrides: those of its configuration, then those of the command line."""
-    parameters = config.hydra.sweeper.params or {}
-    override_texts = [*(f"{k}={v}" for k, v in parameters.items()), *config.hydra.overrides.task]
-    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
-    overrides: list[Override] = parser.parse_overrides(override_texts)
-    return overrides
-
-
-def _hydra_error_message(error: Exception, config_name: str, words: Sequence[str]) -> str:
-    """The error in one paragraph; for a misspelt field, with similar names."""
-    if (name := unknown_field_in_error(error)) is not None:
-        return _unknown_field_message(name, config_name, words)
-    if match := re.match(r"You must specify '([^']+)'.*?Available options:(.*)", str(error), re.S):
-        group, choices = match[1], match[2].split()
-        return (
-            f"{group} is missing: choose one of {', '.join(choices)}, such as {group}={choices[0]}."
-        )
-    if isinstance(error, MissingConfigException):
-        return _unknown_choice_message(error)
-    if isinstance(error, OverrideParseException):
-        return _unreadable_override_message(error)
-    return _describe_hydra_error(error)
-
-
-def _unknown_field_message(name: str, config_name: str, words: Sequence[str]) -> str:
-    *others, last = similar_fields(name, known_fields(str(CONF), config_name, words)) or [""]
-    names = f"{', '.join(others)} or {last}" if others else last
-    hint = f"Did you mean {names}? " if names else ""
-    return (
-        f"{name}: unknown field. {hint}--help shows the main fields, docs/fields.md all of them, "
-        "and --cfg job those of this command."
-    )
-
-
-def _unreadable_override_message(error: OverrideParseException) -> str:
-    """The message shows the override in quotes, which Hydra requires around some characters."""
-    name, equals, value = error.override.partition("=")
-    quoted = shlex.quote(f'{name}="{value}"')
-    if not equals or '"' in value or "'" in value:
-        return _describe_hydra_error(error)
-    return f"{name} is {value}: Hydra can't read it. If it is a text, put it in quotes: {quoted}."
-
-
-def _unknown_choice_message(error: MissingConfigException) -> str:
-    group, _, name = (error.missing_cfg_file or "").rpartition("/")
-    if not group or not (CONF / group).is_dir():
-        return _describe_hydra_error(error)
-    choices = {path.stem for path in (CONF / group).glob("*.yaml")}
-    with suppress(OSError):  # raised by Hydra's store for a group that it does not have
-        choices |= {Path(node).stem for node in ConfigStore.instance().list(group)}
-    return f"{group}={name}: unknown {group}. {near_names(name, choices)}"
-
-
-def _describe_hydra_error(error: Exception) -> str:
-    cause = error.__cause__ if isinstance(error, HydraException) and error.__cause__ else error
-    lines = [line.strip() for line in [*str(error).splitlines(), *str(cause).splitlines()]]
-    detail = re.compile(r"(full_key|object_type|reference_type)")
-    sentences = [line for line in dict.fromkeys(lines) if line and not detail.match(line)]
-    return f"{' '.join(sentences)} (see the options with --cfg job)"
 
 
 @contextmanager

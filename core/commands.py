@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.core.field_docs import (
     FieldDoc,
     Schema,

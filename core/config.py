@@ -9,6 +9,7 @@ import math
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from hydra.core.config_store import ConfigStore
@@ -18,6 +19,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from contamination.core.errors import ConfigError, near_names, require
 from contamination.core.stored_files import escape_interpolations
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
+"""The folder of the configuration files."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from typing import Any, get_args, get_type_hints
 from hydra.utils import get_class
 from omegaconf import MISSING
 
-from contamination.core.cli import CONF
-from contamination.core.config import Range
+from contamination.core.config import CONF, Range
 from contamination.core.stored_files import read_yaml
 
 

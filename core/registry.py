@@ -12,7 +12,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar
 
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.core.errors import ArtifactError, describe_error
 from contamination.core.stored_files import hydra_keys_in, read_yaml
 

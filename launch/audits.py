@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from omegaconf import DictConfig
 
 from contamination.core.artifacts import Artifact
-from contamination.core.cli import CONF, compose_stage
-from contamination.core.config import convert_config, instantiate_node
+from contamination.core.cli import compose_stage
+from contamination.core.config import CONF, convert_config, instantiate_node
 from contamination.core.errors import ConfigError, near_names
 from contamination.core.stored_files import read_yaml
 from contamination.launch.config import PipelineNodes

@@ -15,8 +15,9 @@ from pathlib import Path
 from hydra.utils import get_class
 
 from contamination.core.artifacts import version_text
-from contamination.core.cli import CONF, run_tool
+from contamination.core.cli import run_tool
 from contamination.core.commands import Command, read_commands, subcommands
+from contamination.core.config import CONF
 from contamination.core.errors import ConfigError, near_names
 from contamination.core.help import asks_for_help, render_command, render_overview
 from contamination.core.integrity import set_damage_remedy

@@ -11,8 +11,9 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 
-from contamination.core.cli import CONF, run_tool
+from contamination.core.cli import run_tool
 from contamination.core.commands import command_schema, read_commands
+from contamination.core.config import CONF
 from contamination.core.field_docs import (
     ConfChoice,
     FieldDoc,

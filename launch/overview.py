@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from contamination.core.cli import compose_cell
 from contamination.core.config import convert_config
 from contamination.core.errors import UserError
+from contamination.core.sweep_cells import compose_cell
 from contamination.core.terminal import fit_columns, format_duration
 from contamination.launch import downloads, forecast
 from contamination.launch.cells import Launch
@@ -95,9 +95,8 @@ def survey_sweep(config: DictConfig, cells: Sequence[Sequence[str]]) -> list[Cel
     with TemporaryDirectory() as folder:
         checks = TextChecks(Path(folder))
         for overrides in cells:
-            composed = compose_cell(config, overrides)
-            own = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
-            overviews.append(survey_cell(own, overrides, launch, checks))
+            cell = compose_cell(config, overrides)
+            overviews.append(survey_cell(cell, overrides, launch, checks))
     return overviews
 
 

@@ -24,13 +24,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from contamination.core.artifacts import Artifact, is_complete
-from contamination.core.cli import overrides_of_sweep_cells, print_error
+from contamination.core.cli import print_error
 from contamination.core.config import convert_config
 from contamination.core.distributed import launched_process_count
 from contamination.core.errors import ConfigError, StoppedError, UserError
 from contamination.core.lock import remove_empty_folders_on_error
 from contamination.core.output_paths import disk_errors_as_data_errors, is_writable_folder
 from contamination.core.progress import OUTER_TITLE, set_in_environment
+from contamination.core.sweep_cells import overrides_of_sweep_cells
 from contamination.launch import labelled_benchmark, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import ClusterConfig, LaunchSettings

@@ -89,7 +89,7 @@ def _train_cell(words: Words) -> tuple[Path, Path]:
     """The model and the corpus of one cell of the quickstart."""
     from hydra import compose, initialize_config_dir
 
-    from contamination.core.cli import CONF
+    from contamination.core.config import CONF
     from contamination.launch.config import ClusterConfig
     from contamination.launch.pipeline import run_cell
     from contamination.launch.plan import plan

@@ -34,8 +34,7 @@ from contamination.audits.unlearning.inputs import AuditedModel
 from contamination.audits.unlearning.model_utility import answer_probability, model_utility
 from contamination.audits.unlearning.privleak import privleak
 from contamination.audits.unlearning.truth_ratio import mean_closeness_to_1
-from contamination.core.cli import CONF
-from contamination.core.config import convert_config
+from contamination.core.config import CONF, convert_config
 from contamination.core.models import load_model, load_tokenizer
 from contamination.data.config import ExamplesConfig
 from contamination.data.examples import make_text

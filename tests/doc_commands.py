@@ -16,8 +16,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 
 from contamination.audits.base import add_audit_prefixes
-from contamination.core.cli import CONF
 from contamination.core.commands import command_of_module, command_schema
+from contamination.core.config import CONF
 from contamination.core.field_docs import Schema, describe_dataclass, read_choices
 from contamination.core.stored_files import read_yaml
 from contamination.launch.cli import GROUPS, OTHERS, PACKAGES, TOOLS

@@ -6,7 +6,7 @@ from pathlib import Path
 from hydra import compose, initialize_config_dir
 
 from contamination.analysis.report_folder import open_report
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.core.integrity import MANIFEST
 from contamination.launch.pipeline import run
 

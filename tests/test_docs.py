@@ -12,8 +12,8 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 
-from contamination.core.cli import CONF
 from contamination.core.commands import command_schema
+from contamination.core.config import CONF
 from contamination.detection.methods.registry import build_methods
 from contamination.detection.passes import ORIGINAL, Example, TokenStats
 from contamination.launch.field_reference import COMMANDS

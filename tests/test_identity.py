@@ -31,8 +31,7 @@ import contamination.training.masked_lm
 import contamination.training.run
 import contamination.training.unlearning
 from contamination.analysis.config import AnalysisStage, CellPaths, WandbReport
-from contamination.core.cli import CONF
-from contamination.core.config import convert_config, identity_data
+from contamination.core.config import CONF, convert_config, identity_data
 from contamination.core.task_runner import TasksConfig
 from contamination.data.config import ExamplesConfig
 from contamination.data.texts import Text

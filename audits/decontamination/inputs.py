@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contamination.audits.cells import AuditedCell
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.core.errors import ConfigError
 from contamination.core.stored_files import read_yaml
 from contamination.data.perturbation import Exact

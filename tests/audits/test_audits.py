@@ -20,7 +20,8 @@ from contamination.audits.base import (
 )
 from contamination.audits.run import KIND, read_findings, run
 from contamination.core.artifacts import open_artifact
-from contamination.core.cli import CONF, compose_stage
+from contamination.core.cli import compose_stage
+from contamination.core.config import CONF
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.help import render_command
 from contamination.core.report.charts import CSS_VARIABLES, page_figure, svg_element

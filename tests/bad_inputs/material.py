@@ -57,8 +57,7 @@ def book(number: int) -> dict[str, str]:
 def _corpus(folder: Path) -> Path:
     from hydra import compose, initialize_config_dir
 
-    from contamination.core.cli import CONF
-    from contamination.core.config import convert_config
+    from contamination.core.config import CONF, convert_config
     from contamination.injection.config import InjectionStage
     from contamination.injection.run import run
     from tests.bad_inputs.row import OWN, M

@@ -7,11 +7,8 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
 
-from contamination.core.cli import (
-    _unreadable_override_message,
-    quote_templates,
-    run_hydra_command,
-)
+from contamination.core.cli import quote_templates, run_hydra_command
+from contamination.core.hydra_errors import hydra_error_message
 from tests.forks import run_in_fork
 
 
@@ -42,7 +39,7 @@ def assert_one_paragraph(stderr, parts):
 def test_a_value_that_hydra_cannot_read_is_shown_in_quotes(words, message):
     with pytest.raises(OverrideParseException) as caught:
         OverridesParser.create().parse_overrides([words])
-    assert message in _unreadable_override_message(caught.value)
+    assert message in hydra_error_message(caught.value, "pipeline", [words])
 
 
 @pytest.mark.parametrize("text", [

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from contamination.core.cli import CONF
 from contamination.core.commands import describe_field, read_commands, subcommands
+from contamination.core.config import CONF
 from contamination.core.help import WIDTH, render_command, render_overview
-from contamination.core.suggestions import similar_fields
+from contamination.core.hydra_errors import similar_fields
 from tests.doc_commands import Command, fault
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from importlib import metadata
 
 import pytest
 
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.core.errors import ConfigError
 from contamination.data.readers import embedded
 from contamination.data.readers.embedded import RELEASES, EmbeddedCorpus

@@ -34,8 +34,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from contamination.core.cli import CONF
-from contamination.core.config import identity_data, instantiate_node
+from contamination.core.config import CONF, identity_data, instantiate_node
 from contamination.core.errors import ConfigError
 from contamination.data.perturbation.masked_lm import MaskedLM
 from contamination.data.perturbation.masking import (

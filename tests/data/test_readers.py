@@ -15,8 +15,7 @@ import pytest
 import yaml
 import zstandard
 
-from contamination.core.cli import CONF
-from contamination.core.config import instantiate_node
+from contamination.core.config import CONF, instantiate_node
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.readers.embedded import EmbeddedCorpus, EmbeddedRows
 from contamination.data.readers.files import FileRows, FilesCorpus

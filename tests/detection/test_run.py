@@ -13,7 +13,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from contamination.core.artifacts import WrittenFiles, started_or_resumed_folder, write_manifest
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.integrity import MANIFEST
 from contamination.data.config import ExamplesConfig

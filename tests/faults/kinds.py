@@ -337,7 +337,7 @@ def launches(material: Path) -> Kind:
     from hydra import compose, initialize_config_dir
 
     import contamination.launch.plan  # noqa: F401 - registers the schemas
-    from contamination.core.cli import CONF
+    from contamination.core.config import CONF
     from contamination.launch.cells import Launch, Outcome
     from contamination.launch.saved_config import save_config
     from contamination.launch.status import status

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.data.config import BenchmarkConfig
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.corpus import open_corpus

@@ -13,7 +13,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from contamination.core import task_runner as tasks_module
-from contamination.core.cli import CONF, compose_stage
+from contamination.core.cli import compose_stage
+from contamination.core.config import CONF
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.core.task_runner import StoredTask, TasksConfig
 from contamination.injection import packing, tokenization

@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from contamination.analysis.config import CellPaths
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.core.errors import ConfigError
 from contamination.launch import pipeline
 from contamination.launch.audits import check_audits

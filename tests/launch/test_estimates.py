@@ -10,7 +10,7 @@ import yaml
 from hydra import compose, initialize_config_dir
 
 from contamination.core import hub
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.detection.forward.infilling import make_branches
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.finetuning.sources import read_instructions

@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 import contamination.injection.run
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.core.errors import ConfigError
 from contamination.data.readers import Document
 from contamination.data.readers.embedded import EmbeddedRows

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 import pytest
 from hydra import compose, initialize_config_dir
 
-from contamination.core.cli import CONF
-from contamination.core.config import convert_config
+from contamination.core.config import CONF, convert_config
 from contamination.core.errors import ConfigError
 from contamination.injection.run import run as inject
 from contamination.launch import overview

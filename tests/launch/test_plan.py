@@ -8,8 +8,7 @@ import shutil
 import pytest
 from hydra import compose, initialize_config_dir
 
-from contamination.core.cli import CONF
-from contamination.core.config import convert_config
+from contamination.core.config import CONF, convert_config
 from contamination.core.errors import ConfigError
 from contamination.launch import slurm
 from contamination.launch.cells import CellFolder, Launch, Outcome

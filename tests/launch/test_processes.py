@@ -17,7 +17,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from contamination.core import process_records, signals
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.core.errors import ConfigError, StoppedError
 from contamination.core.lock import LEASE_SECONDS, LOCKS_FOLDER, exclusive_build
 from contamination.detection.scores import open_scores

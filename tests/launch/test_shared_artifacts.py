@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 import contamination.injection.run
 import contamination.training.run
 from contamination.core.artifacts import WrittenFiles, write_manifest
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.integrity import read_manifest
 from contamination.injection.config import InjectionConfig

@@ -59,8 +59,7 @@ def train_here(corpus: Path, runs: Path, *overrides: str) -> Path:
     import torch
     from hydra import compose, initialize_config_dir
 
-    from contamination.core.cli import CONF
-    from contamination.core.config import convert_config
+    from contamination.core.config import CONF, convert_config
     from contamination.training.config import TrainingStage
     from contamination.training.run import run
 

@@ -18,7 +18,7 @@ from contamination.audits.decontamination.inputs import (
 )
 from contamination.audits.decontamination.report import report
 from contamination.audits.reference_attack.strength import mean_over_examples, ratio
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.core.errors import ConfigError
 from contamination.core.report.document import html_document, markdown_document
 from contamination.core.stored_files import read_yaml

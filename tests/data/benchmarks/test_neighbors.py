@@ -5,8 +5,7 @@ import hashlib
 import pytest
 from hydra import compose, initialize_config_dir
 
-from contamination.core.cli import CONF
-from contamination.core.config import convert_config
+from contamination.core.config import CONF, convert_config
 from contamination.core.errors import ConfigError, DataError
 from contamination.detection.config import DetectionStage
 from contamination.detection.run import run

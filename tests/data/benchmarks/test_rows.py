@@ -8,8 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from contamination.core.artifacts import WrittenFiles, build_or_open
-from contamination.core.cli import CONF
-from contamination.core.config import convert_config
+from contamination.core.config import CONF, convert_config
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.data.benchmark_parts import chosen_parts
 from contamination.data.config import ExamplesConfig, SourceConfig

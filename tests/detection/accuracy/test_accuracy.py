@@ -464,7 +464,7 @@ def test_wrong_values_are_said(stage, tmp_path):
 def test_the_config_composes_and_the_shipped_benchmarks_name_their_options():
     from hydra import compose, initialize_config_dir
 
-    from contamination.core.cli import CONF
+    from contamination.core.config import CONF
 
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("accuracy", ["examples.path=x", "model.path=y"])

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.data.config import BenchmarkConfig, ExamplesConfig
 from contamination.detection.config import DetectionConfig, ScoredModelConfig
 from contamination.detection.tasks.accuracy import FILE, run

@@ -17,8 +17,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from transformers import AutoModelForCausalLM
 
-from contamination.core.cli import CONF
-from contamination.core.config import convert_config
+from contamination.core.config import CONF, convert_config
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model
 from contamination.detection import process_group, workers

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 
-from contamination.core.cli import CONF
-from contamination.core.config import instantiate_node
+from contamination.core.config import CONF, instantiate_node
 from contamination.core.errors import ConfigError
 from contamination.data.words import word_spans
 from contamination.injection.decontamination.rules.base import WHOLE_ITEM

@@ -16,7 +16,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from contamination.core.artifacts import WrittenFiles, build_or_open
-from contamination.core.cli import CONF
+from contamination.core.config import CONF
 from contamination.injection.config import ExportStage
 from contamination.injection.corpus import open_corpus
 from contamination.injection.export.run import export_corpus
