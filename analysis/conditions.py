@@ -40,7 +40,8 @@ MODEL_NODES = ("model", "training", "deepspeed")
 CLASS = "._target_"
 """Ends a field that names a class, which is the same for all conditions of a series."""
 
-LONGEST = 40
+DIGEST = re.compile("[0-9a-f]{64}")
+LONGEST = 80
 """Most characters of the part of a condition's name that distinguishes it from others."""
 
 SWAPPED = "injection.swap_members"
@@ -90,8 +91,9 @@ def distinguishing_suffixes(recipes: Mapping[str, Mapping[str, Any]]) -> dict[st
         recipes: a recipe's hash → its `chosen_fields` fields; two or more.
 
     Returns:
-        For each the fields that all of them have and not all alike; a piece of the hash where
-        these do not distinguish all or are too many for a name.
+        For each the fields that all of them have and not all alike, but for digests, such as that
+        of the starting model; a piece of the hash where these do not distinguish all or are too
+        many for a name.
     """
     first_recipe, *others_recipes = recipes.values()
     shared_fields = [
@@ -103,6 +105,7 @@ def distinguishing_suffixes(recipes: Mapping[str, Mapping[str, Any]]) -> dict[st
         name
         for name in shared_fields
         if any(recipe_fields[name] != first_recipe[name] for recipe_fields in others_recipes)
+        and not DIGEST.fullmatch(str(first_recipe[name]))
     ]
     name_of_recipe = {
         recipe_hash: "".join(_name_suffix(name, recipe_fields[name]) for name in differing_fields)

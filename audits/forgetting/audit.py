@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
 from contamination.core.config import Range, at_least, ranged_field, runtime_field
 
-REVISION = 3
+REVISION = 4
 """Of what stored results mean."""
 TASK_NAMES = ("accuracy", "extraction")
 METHODS = Range(

@@ -146,20 +146,30 @@ def _without_half_life(findings: Findings) -> Iterator[str]:
 
 
 def _against_weight_decay(findings: Findings) -> Iterator[str]:
-    """Yields whether forgetting was faster than the weight decay alone."""
-    means = all_members(findings.means)
-    means = means[means["method"] == findings.method]
+    """Yields whether forgetting was faster than the weight decay alone, by the seeds' interval."""
+    points, means = (
+        table[table["method"] == findings.method]
+        for table in (all_members(findings.points), all_members(findings.means))
+    )
     nothing = {*undetectable_groups(means)["condition"]}
-    for condition, rows in means.groupby("condition", sort=False):
-        first, last = rows.iloc[0], rows.iloc[-1]
+    for condition, of_condition in points.groupby("condition", sort=False):
         if condition in nothing:
             continue
-        left, bound = last["excess"] / first["excess"], last["share_left"] / first["share_left"]
-        faster = "faster" if left < bound else "not faster"
+        by_seed = of_condition.sort_values("step").groupby("seed")[["excess", "share_left"]]
+        ratios = by_seed.last() / by_seed.first()
+        left, bound = ratios["excess"].to_numpy(), ratios["share_left"].to_numpy()
+        _, low, high = mean_and_interval(left - bound)
+        if np.isnan(low):
+            compared, share = "one seed, no interval", f"{left[0]:.2f}"
+        else:
+            compared = "not clearly faster or slower than weight decay alone"
+            if high < 0 or low > 0:
+                compared = f"{'faster' if high < 0 else 'slower'} than weight decay alone"
+            share = format_interval(*mean_and_interval(left))
         yield (
-            f"**{condition}: {faster} than weight decay alone.** From the first to the last scored "
-            f"model the excess d′ falls to {left:.2f} of its value; Π(1 − λη) is {bound:.2f}. "
-            "These are estimates without an interval."
+            f"**{condition}: {compared}.** From the first to the last scored model the excess d′ "
+            f"falls to {share} of its value; weight decay alone would leave Π(1 − λη) = "
+            f"{bound.mean():.2f}."
         )
 
 

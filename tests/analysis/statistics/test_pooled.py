@@ -263,13 +263,16 @@ def test_conditions_are_named_by_the_fields_that_all_have_and_not_all_alike():
     assert [*distinguishing_suffixes(designs).values()] == said
     lists = {"a": flat(), "b": flat(subsets=["c4"])}
     assert [*distinguishing_suffixes(lists).values()] == ["-subsets_arxiv_book", "-subsets_c4"]
+    starts = {"a": flat(1.0) | {"model.start": "0" * 64}, "b": flat() | {"model.start": "1" * 64}}
+    assert [*distinguishing_suffixes(starts).values()] == ["-learning_rate1", "-learning_rate0.1"]
 
 
 def test_where_fields_make_no_name_a_piece_of_the_hash_does():
     alone = {"0123456789": {"a.x": 1}, "abcdefghij": {"a.y": 1}}
-    long = {"0123456789": {"a.x": "w" * 40}, "abcdefghij": {"a.x": "v"}}
+    long = {"0123456789": {"a.x": "w" * 80}, "abcdefghij": {"a.x": "v"}}
     alike = {"0123456789": {"a.x": "a/b"}, "abcdefghij": {"a.x": "a b"}}
-    for recipes in (alone, long, alike):
+    starts = {"0123456789": {"a.start": "0" * 64}, "abcdefghij": {"a.start": "1" * 64}}
+    for recipes in (alone, long, alike, starts):
         assert [*distinguishing_suffixes(recipes).values()] == ["-012345", "-abcdef"]
 
 

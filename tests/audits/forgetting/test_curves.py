@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from contamination.audits.forgetting import curves, effects
-from contamination.audits.forgetting.report import Findings, report
+from contamination.audits.forgetting.report import Findings, _against_weight_decay, report
 from contamination.core.errors import ConfigError
 from contamination.core.report.document import html_document, markdown_document
 from tests.audits.forgetting.simulated import STEP_TOKENS, STEPS, forgetting_cell
@@ -123,6 +123,28 @@ def test_the_report_says_what_was_found(cells):
     assert "Π(1 − λη) (Bordt et al. 2024)" in page
     assert "nan" not in text.lower().replace("tenant", "")
     assert all(isinstance(table.data, pd.DataFrame) and table.lines for table in content.tables)
+
+
+@pytest.mark.parametrize(("shares", "said"), [
+    ([0.70, 0.75, 0.80], "c: faster than weight decay alone"),
+    ([0.94, 0.95, 0.96], "c: slower than weight decay alone"),
+    ([0.70, 0.95, 0.95], "c: not clearly faster or slower than weight decay alone"),
+    ([0.70], "c: one seed, no interval"),
+])  # fmt: skip
+def test_forgetting_is_compared_with_weight_decay_by_the_seeds(cells, shares, said):
+    """The members keep a share of their excess; the decay alone would leave 0.9 of it."""
+    rows = [
+        {"condition": "c", "method": "loss", "occurrences": "any", "seed": seed, "step": step,
+         "excess": 2.0 * (share if step == 9 else 1), "share_left": 0.9 if step == 9 else 1.0}
+        for seed, share in enumerate(shares) for step in (9, 3)
+    ]  # fmt: skip
+    means = pd.DataFrame(rows).assign(excess_low=1.0, tokens_since=1.0)
+    means = pd.concat([means, means.assign(method="other", excess_low=-1.0)])
+    findings = replace(findings_of(cells), points=pd.DataFrame(rows), means=means)
+    (sentence,) = _against_weight_decay(findings)
+    assert sentence.startswith(f"**{said}.**")
+    assert f"falls to {np.mean(shares):.2f}" in sentence
+    assert sentence.endswith("Π(1 − λη) = 0.90.")
 
 
 def test_members_that_were_never_detectable_have_no_half_life():
