@@ -22,7 +22,7 @@ from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, 
 from contamination.core.config import identity_data, instantiate_node
 from contamination.core.files import write_text_atomically
 from contamination.core.integrity import errors_naming_file
-from contamination.core.report.document import html_document, markdown_document
+from contamination.core.report.document import html_document, markdown_document, save_charts
 from contamination.core.stored_files import read_text
 from contamination.core.table_files import write_data_files
 from contamination.training.metrics import open_wandb_run
@@ -120,6 +120,7 @@ def _conduct_and_write(
         for table in result.content.tables
         for name in write_data_files(folder, table.name, table.data)
     ]
-    write_text_atomically(folder / MARKDOWN, markdown_document(result.content))
+    chart_files = save_charts(result.content, folder)
+    write_text_atomically(folder / MARKDOWN, markdown_document(result.content, has_charts=True))
     write_text_atomically(folder / PAGE, html_document(result.content))
-    return WrittenFiles([*table_files, *result.files, MARKDOWN, PAGE], result.counts)
+    return WrittenFiles([*table_files, *result.files, *chart_files, MARKDOWN, PAGE], result.counts)

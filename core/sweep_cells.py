@@ -74,6 +74,7 @@ def compose_cell(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
         HydraException: it can't be composed.
     """
     loader = GlobalHydra.instance().config_loader()
+    assert isinstance(loader, ConfigLoaderImpl)
     words = [*config.hydra.overrides.hydra, *overrides]
     choices, values = [], []
     for override in OverridesParser.create(config_loader=loader).parse_overrides(words):

@@ -92,20 +92,20 @@ def make_results(words: list[str]) -> None:
 
 def copy_results(runs: Path, folder: Path, audits: list[str]) -> None:
     """Copies charts and tables of the newest report, and the newest audit of each kind."""
-    report = runs / KIND / read_json(runs / KIND / LATEST)["folder"]
-    sources = [open_report(report).artifact.path / kind for kind in (CHARTS, TABLES)]
+    report = open_report(runs / KIND / read_json(runs / KIND / LATEST)["folder"]).artifact.path
+    sources = [(report / kind, folder) for kind in (CHARTS, TABLES)]
     for audit in audits:
         made = [path.parent for path in runs.glob(f"audit/{audit}-*/manifest.json")]
-        sources.append(max(made, key=lambda path: path.stat().st_mtime))
+        newest = max(made, key=lambda path: path.stat().st_mtime)
+        sources += [(newest, folder / audit), (newest / CHARTS, folder / audit / CHARTS)]
     if folder.exists():
         shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    for source in sources:
-        for file in sorted(source.iterdir()):
+    for source, target in sources:
+        for file in sorted(source.iterdir()) if source.is_dir() else ():
             if file.suffix in (".png", ".svg", ".pdf", ".csv", ".md", ".html"):
-                prefix = "" if source.parent == report else f"{source.name.rpartition('-')[0]}-"
-                shutil.copy2(file, folder / f"{prefix}{file.name}")
-    print(f"{folder}: {len([*folder.iterdir()])} files of {report.name}", flush=True)
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(file, target)
+    print(f"{folder}: {len([*folder.rglob('*.*')])} files of {report.name}", flush=True)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ def test_charts_tables_and_audits_are_copied(monkeypatch, tmp_path):
     for file in (
         folder / "charts/roc.pdf", folder / "charts/roc.png", folder / "tables/auroc.csv",
         folder / "tables/auroc.tex", audit / "audit.md", audit / "null.csv",
+        audit / "charts/doses.svg",
         audit / "manifest.json", runs / "audit" / "books-0123456789ab" / "audit.md",
     ):  # fmt: skip
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -56,6 +57,8 @@ def test_charts_tables_and_audits_are_copied(monkeypatch, tmp_path):
     stale.parent.mkdir(parents=True)
     stale.write_text("")
     results.copy_results(runs, stale.parent, ["inflation"])
-    assert sorted(path.name for path in stale.parent.iterdir()) == [
-        "auroc.csv", "inflation-tiny-audit.md", "inflation-tiny-null.csv", "roc.pdf", "roc.png",
+    copied = [path for path in stale.parent.rglob("*") if path.is_file()]
+    assert sorted(str(path.relative_to(stale.parent)) for path in copied) == [
+        "auroc.csv", "inflation/audit.md", "inflation/charts/doses.svg", "inflation/null.csv",
+        "roc.pdf", "roc.png",
     ]  # fmt: skip

@@ -29,7 +29,6 @@ from contamination.core.report.charts import (
     NONMEMBER,
     InlineChart,
     page_figure,
-    svg_element,
 )
 from contamination.core.report.document import (
     ReportContent,
@@ -305,11 +304,9 @@ def _score_chart(findings: Findings, comparison: Comparison) -> InlineChart:
         return InlineChart(
             _chart_name(findings, comparison),
             f"Scores of questions and comparison texts{f', {about}' if about else ''}",
-            svg_element(
-                figure,
-                "Histograms of the combined scores of questions and comparison texts; their means "
-                f"are {comparison.scores[0].mean():.2f} and {comparison.scores[1].mean():.2f}",
-            ),
+            figure,
+            "Histograms of the combined scores of questions and comparison texts; their means "
+            f"are {comparison.scores[0].mean():.2f} and {comparison.scores[1].mean():.2f}",
             "Lines: the means. If the questions leaked, their histogram lies further right.",
         )
 

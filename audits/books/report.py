@@ -415,7 +415,7 @@ def _finish_chart(
 ) -> charts.InlineChart:
     """Returns the figure with a legend above it; `alternative` is its text for screen readers."""
     figure.legend(loc="outside upper center", ncols=3)
-    return charts.InlineChart(name, title, charts.svg_element(figure, alternative), caption)
+    return charts.InlineChart(name, title, figure, alternative, caption)
 
 
 def _shorten_title(title: str, limit: int = 40) -> str:

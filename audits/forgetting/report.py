@@ -26,7 +26,6 @@ from contamination.core.report.charts import (
     SERIES,
     InlineChart,
     page_figure,
-    svg_element,
 )
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import NO_VALUE, Table, format_interval
@@ -297,7 +296,7 @@ def conditions_chart(findings: Findings) -> InlineChart:
         figure.legend(loc="outside upper center", ncols=1)
         return InlineChart(
             "conditions", "Forgetting in all conditions",
-            svg_element(figure, "d′ of each condition against tokens since the last exposure"),
+            figure, "d′ of each condition against tokens since the last exposure",
             "All members, mean over seeds. Conditions that share a branching point have the same "
             "first point.",
         )  # fmt: skip
@@ -332,7 +331,7 @@ def forgetting_chart(findings: Findings, condition: str) -> InlineChart:
         name = "".join(c if c.isalnum() else "-" for c in condition.lower())
         return InlineChart(
             f"forgetting-{name}", f"Forgetting: {condition}",
-            svg_element(figure, f"d′ against tokens since the last exposure, {condition}"),
+            figure, f"d′ against tokens since the last exposure, {condition}",
             f"All members, mean over seeds, {CONFIDENCE:.0%} intervals over examples and cells. "
             "Curves: mean of the seeds' fits.",
         )  # fmt: skip

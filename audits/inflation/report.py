@@ -11,7 +11,7 @@ from contamination.audits.inflation.detectability import CHOSEN, CONFIRMED
 from contamination.audits.inflation.effects import DIRECT, EFFECTS, SPILLOVER, TOTAL
 from contamination.audits.inflation.findings import InflationFindings
 from contamination.audits.inflation.inputs import ACCURACY, MARGIN
-from contamination.core.report.charts import INK, SERIES, InlineChart, page_figure, svg_element
+from contamination.core.report.charts import INK, SERIES, InlineChart, page_figure
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import NO_VALUE, Table
 from contamination.core.statistics.estimates import ALL_BENCHMARKS
@@ -320,6 +320,6 @@ def dose_chart(findings: InflationFindings, measure: str) -> InlineChart:
         figure.legend(loc="outside upper center", ncols=3)
         return InlineChart(
             f"doses-{measure}", f"Inflation by copies: {UNITS[measure]}",
-            svg_element(figure, f"Effects by copies, {UNITS[measure]}"),
+            figure, f"Effects by copies, {UNITS[measure]}",
             "Mean over benchmarks. Direct effect and spillover add up to the total.",
         )  # fmt: skip

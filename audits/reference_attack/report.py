@@ -18,7 +18,6 @@ from contamination.core.report.charts import (
     SERIES,
     InlineChart,
     page_figure,
-    svg_element,
 )
 from contamination.core.report.document import ReportContent
 
@@ -126,7 +125,7 @@ def models_chart(findings: ConditionFindings) -> InlineChart:
         figure.legend(loc="outside upper center", ncols=2)
         return InlineChart(
             f"models-{_slug(name)}", f"AUROC by number of models: {name}, {dose} copies",
-            svg_element(figure, f"AUROC of the attacks against the number of models, {name}"),
+            figure, f"AUROC of the attacks against the number of models, {name}",
             "Left: the limit of many models. An attack that falls towards the right needs models.",
         )  # fmt: skip
 
@@ -148,7 +147,7 @@ def strength_chart(findings: ConditionFindings) -> InlineChart:
         axes.set(xlabel="d′")
         return InlineChart(
             f"strength-{_slug(name)}", f"Attacks and methods: {name}, {dose} copies",
-            svg_element(figure, f"d′ of attacks and methods with intervals, {name}"),
+            figure, f"d′ of attacks and methods with intervals, {name}",
             "In colour: attacks that read the other models. Grey: methods that read one model.",
         )  # fmt: skip
 
@@ -181,7 +180,7 @@ def dose_chart(findings: Sequence[ConditionFindings]) -> InlineChart:
         figure.legend(loc="outside upper center", ncols=2)
         return InlineChart(
             "doses", "Reference attack and the best method by copies and learning rate",
-            svg_element(figure, "AUROC by copies and learning rate"),
+            figure, "AUROC by copies and learning rate",
             _bound_caption(bounds, reference),
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from contamination.audits.set_tests.findings import SetFindings
 from contamination.audits.set_tests.procedures import PROCEDURES
-from contamination.core.report.charts import INK, SERIES, InlineChart, page_figure, svg_element
+from contamination.core.report.charts import INK, SERIES, InlineChart, page_figure
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import NO_VALUE, Table, format_interval
 
@@ -215,6 +215,6 @@ def power_chart(findings: SetFindings) -> InlineChart:
         figure.legend(loc="outside upper center", ncols=3)
         return InlineChart(
             "power", "Power on whole sets by copies",
-            svg_element(figure, "Power of each test by copies"),
+            figure, "Power of each test by copies",
             f"The line at {findings.alpha:g} is the level.",
         )  # fmt: skip

@@ -22,7 +22,6 @@ from contamination.core.report.charts import (
     SERIES,
     InlineChart,
     page_figure,
-    svg_element,
 )
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import Table
@@ -295,14 +294,14 @@ def _score_chart(models: AuditedModels, score: Quantity) -> InlineChart:
         axes.set_ylabel(f"share of the {unit_word}")
         figure.legend(loc="outside right upper")
         title = f"Scores of the {unit_word}"
-        svg = svg_element(figure, f"{title} by {score.name}, a line per model")
+        label = f"{title} by {score.name}, a line per model"
     caption = "The share of scores up to the value on the horizontal axis."
     if models.clean is not None:
         caption += (
             " A model that forgot lies on the clean twin's line. One that lies there need not have "
             "forgotten: the scores of non-members may have moved as far."
         )
-    return InlineChart("scores", title, svg, caption)
+    return InlineChart("scores", title, figure, label, caption)
 
 
 def _line_style(models: AuditedModels, model_name: str) -> dict[str, Any]:
@@ -341,9 +340,9 @@ def _ratio_chart(models: AuditedModels, ratios: pd.DataFrame) -> InlineChart:
         axes.set_xlim(axis_limits)
         axes.tick_params(axis="y", colors=INK)
         title = "How far each model went"
-        svg = svg_element(figure, f"{title}: forget ratios with intervals")
+        label = f"{title}: forget ratios with intervals"
     caption = (
         "0, orange: as the original; 1, violet: as the clean twin. 95% intervals over texts; one "
         "that ends at the edge continues beyond it."
     )
-    return InlineChart("way", title, svg, caption)
+    return InlineChart("way", title, figure, label, caption)

@@ -1,14 +1,17 @@
-"""Charts as inline SVG, whose colours follow the light or dark theme of the page."""
+"""Charts of pages: inline SVG, whose colours follow the page's theme, and SVG and PDF files."""
 
 from __future__ import annotations
 
 import html
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from io import StringIO
+from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ STYLE: dict[Any, Any] = {
     "font.size": 10,
     "font.family": "sans-serif",
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # text stays text
     "text.parse_math": False,  # titles may contain dollar signs
     "svg.hashsalt": "contamination-testbed",
     "axes.spines.top": False,
@@ -56,19 +60,59 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class InlineChart:
-    """A chart as an SVG element, as returned by `svg_element`.
+    """A chart of a page, which is also stored as files.
 
     Attributes:
-        name: its identifier on the page.
+        name: its identifier on the page and, without an ending, the name of its files.
         title: shown above it.
-        svg: the element.
+        figure: drawn in `page_figure`.
+        label: the description for screen readers.
         caption: shown below it.
     """
 
     name: str
     title: str
-    svg: str
+    figure: Figure
+    label: str
     caption: str
+
+    @cached_property
+    def svg(self) -> str:
+        """The SVG element of the page, with the page's colours and font."""
+        svg = self._svg()
+        for colour, variable in CSS_VARIABLES.items():
+            svg = re.sub(colour, f"var({variable})", svg, flags=re.IGNORECASE)
+        return re.sub(r"font: (\S+) [^;\"]+", r"font-size: \1; font-family: inherit", svg)
+
+    def save(self, path: Path) -> None:
+        """Writes a file, `.svg` or `.pdf`: the same bytes every time."""
+        if path.suffix == ".svg":
+            path.write_text(self._svg() + "\n", encoding="utf-8")
+            return
+        metadata = {"CreationDate": None, "Creator": None, "Producer": None}
+        with _page_style():
+            self.figure.savefig(path, metadata=metadata)
+
+    def _svg(self) -> str:
+        with StringIO() as file, _page_style():
+            self.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+            svg = file.getvalue()
+        svg = svg[svg.index("<svg") :]
+        svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+        label = html.escape(self.label)
+        return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1).rstrip()
+
+
+def chart_files(charts: Sequence[InlineChart]) -> dict[str, InlineChart]:
+    """Returns the chart of each file's name without its ending; equal names get a number."""
+    names: dict[str, InlineChart] = {}
+    for chart in charts:
+        numbers = count(2)
+        name = chart.name
+        while name in names:
+            name = f"{chart.name}-{next(numbers)}"
+        names[name] = chart
+    return names
 
 
 @contextmanager
@@ -78,11 +122,9 @@ def page_figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
     The figure is created without pyplot, so no global state changes and no display is needed.
     Missing glyphs cause no warning, since the browser draws the text with its own fonts.
     """
-    import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "(?s)Glyph .* missing from font")
+    with _page_style():
         figure = Figure(figsize=(width, height), layout="constrained")
         figure.patch.set_alpha(0)
         axes = figure.subplots()
@@ -90,19 +132,10 @@ def page_figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
         yield figure, axes
 
 
-def svg_element(figure: Figure, label: str) -> str:
-    """Returns a figure of `page_figure` as an SVG element with the page's colours and font.
+@contextmanager
+def _page_style() -> Iterator[None]:
+    import matplotlib as mpl
 
-    Args:
-        figure: the figure.
-        label: the description for screen readers.
-    """
-    with StringIO() as file:
-        figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-        svg = file.getvalue()
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    for colour, variable in CSS_VARIABLES.items():
-        svg = re.sub(colour, f"var({variable})", svg, flags=re.IGNORECASE)
-    svg = re.sub(r"font: (\S+) [^;\"]+", r"font-size: \1; font-family: inherit", svg)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(label)}"', 1).rstrip()
+    with mpl.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s)Glyph .* missing from font")
+        yield

@@ -12,7 +12,7 @@ import pandas as pd
 from contamination.audits.base import Audit, AuditResult, AuditStage, PreparedAudit
 from contamination.core.config import at_least, ranged_field, runtime_field
 from contamination.core.hashing import file_digest
-from contamination.core.report.charts import MEMBER, InlineChart, page_figure, svg_element
+from contamination.core.report.charts import MEMBER, InlineChart, page_figure
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import Table
 
@@ -38,9 +38,7 @@ class Letters(Audit):
         with page_figure(4, 3) as (figure, axes):
             axes.hist([1, 2, 3], color=MEMBER, label="<letters> & more")
             axes.legend()
-            chart = InlineChart(
-                "letters", "Letters <of it>", svg_element(figure, 'the "letters"'), "How many."
-            )
+            chart = InlineChart("letters", "Letters <of it>", figure, 'the "letters"', "How many.")
         content = ReportContent(
             title="Letters of <file>",
             conclusions=[f"There are **{count}** letters & <no> more."],

@@ -24,7 +24,8 @@ from contamination.core.cli import compose_stage
 from contamination.core.config import CONF
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.help import render_command
-from contamination.core.report.charts import CSS_VARIABLES, page_figure, svg_element
+from contamination.core.report.charts import CSS_VARIABLES, InlineChart, page_figure
+from contamination.core.report.document import ReportContent, markdown_document, save_charts
 from contamination.core.report.html import html_table, keep_intervals_together, read_report_file
 
 TARGET = "tests.audits.sample.Letters"
@@ -40,7 +41,8 @@ def stage(tmp_path):
 def test_an_audit_is_an_artefact(stage):
     made = run(stage)
     assert made.path.name.startswith("letters-model-")
-    assert {*made.files} == {"letters.parquet", "letters.csv", "audit.md", "report.html"}
+    charts = {"charts/letters.svg", "charts/letters.pdf"}
+    assert {*made.files} == {"letters.parquet", "letters.csv", "audit.md", "report.html", *charts}
     assert made.counts == {"letters": 3}
     assert pd.read_parquet(made.path / "letters.parquet")["letters"].tolist() == [3]
     assert open_artifact(made.path, KIND).digest == made.digest
@@ -95,7 +97,8 @@ def test_a_name_is_drawn_as_it_is_whatever_its_letters():
     names = [r"$5 or $\bad{", "紅樓夢", "<script>"]
     with page_figure(4, 3) as (figure, axes):
         axes.set_yticks([1, 2, 3], names)
-        drawing = ElementTree.fromstring(svg_element(figure, "names"))
+        chart = InlineChart("names", "", figure, "names", "")
+    drawing = ElementTree.fromstring(chart.svg)
     assert {*names} <= {*drawing.itertext()}
 
 
@@ -109,6 +112,21 @@ def test_a_chart_has_the_pages_own_colours(stage):
     assert all(f"{name}:" in read_report_file() for name in {*CSS_VARIABLES.values(), *used})
 
 
+def test_charts_have_files_of_their_own_and_the_same_bytes_every_time(tmp_path):
+    def drawn():
+        with page_figure(4, 3) as (figure, axes):
+            axes.plot([1, 2], [3, 4], label="a line")
+            return InlineChart("scores", "Title", figure, "label", "caption")
+
+    content = ReportContent("Title", [], charts=[drawn(), drawn()])
+    names = save_charts(content, tmp_path)
+    stems = ["charts/scores", "charts/scores-2"]
+    assert names == [f"{stem}.{ending}" for stem in stems for ending in ("svg", "pdf")]
+    for one, other in ((names[0], names[2]), (names[1], names[3])):
+        assert (tmp_path / one).read_bytes() == (tmp_path / other).read_bytes()
+    assert "charts/" not in markdown_document(content)
+
+
 def test_long_cells_are_broken_and_intervals_are_not():
     table = html_table(["a"], [["0.5 [0.4, 0.6]"], ["a long title " * 9]])
     assert re.findall("<td(.*?)>", table) == ["", " class=long"]
@@ -116,8 +134,14 @@ def test_long_cells_are_broken_and_intervals_are_not():
     assert keep_intervals_together("a 5% [4%, 6%]") == "a 5%\u00a0[4%,\u00a06%]"
 
 
-def test_the_text_for_a_reader_has_all_but_the_charts(stage):
-    text = (run(stage).path / "audit.md").read_text()
+def test_the_text_for_a_reader_has_all_and_links_to_the_charts(stage):
+    folder = run(stage).path
+    text = (folder / "audit.md").read_text()
+    (link,) = re.findall(r"!\[the \"letters\"\]\((.*?)\)", text)
+    drawing = ElementTree.fromstring((folder / link).read_text())
+    assert "<letters> & more" in [*drawing.itertext()]
+    assert "var(" not in (folder / link).read_text()
+    assert (folder / link).with_suffix(".pdf").read_bytes().startswith(b"%PDF")
     for words in ("# Letters of", "**3** letters", "**Few \\| letters.**", "a\\|b", "A note.",
                   "- It can't read.", "a & b"):  # fmt: skip
         assert words in text

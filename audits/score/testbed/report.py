@@ -23,7 +23,6 @@ from contamination.core.report.charts import (
     SERIES,
     InlineChart,
     page_figure,
-    svg_element,
 )
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import Table
@@ -345,7 +344,7 @@ def rmse_chart(findings: SpikingFindings, condition: str) -> InlineChart:
         return InlineChart(
             f"rmse-{''.join(c if c.isalnum() else '-' for c in condition.lower())}",
             f"RMSE by spiked examples: {condition}",
-            svg_element(figure, f"RMSE against the number of spiked examples, {condition}"),
+            figure, f"RMSE against the number of spiked examples, {condition}",
             f"{IMPUTATION}, combined and {CONSTAT} read the clean twins of other seeds. Imputation "
             "and combined take ten known non-members.",
         )  # fmt: skip
