@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from os.path import commonprefix
 
 import numpy as np
 import pandas as pd
@@ -284,12 +285,13 @@ def conditions_chart(findings: Findings) -> InlineChart:
     """Returns d′ of all conditions against the tokens since the last exposure."""
     means = all_members(findings.means)
     means = means[means["method"] == findings.method]
-    with page_figure(8, 4) as (figure, axes):
+    groups = dict([*means.groupby("condition", sort=False)])
+    shared = commonprefix([*map(str, groups)]).rpartition("-")[0]
+    with page_figure(8, 3.2 + 0.22 * len(groups)) as (figure, axes):
         styles = [(c, d) for d in ("-", "--", ":") for c in (*SERIES, MEMBER, GREY)]
-        groups = means.groupby("condition", sort=False)
-        for (condition, rows), (colour, dash) in zip(groups, styles, strict=False):
+        for (condition, rows), (colour, dash) in zip(groups.items(), styles, strict=False):
             axes.plot(rows["tokens_since"], rows["excess"], dash, color=colour, marker="o", ms=4,
-                      label=str(condition))  # fmt: skip
+                      label=str(condition).removeprefix(f"{shared}-"))  # fmt: skip
         axes.axhline(0, color=INK, lw=0.8)
         axes.set(xlabel="tokens since the last exposure", ylabel=f"excess d′, {findings.method}")
         axes.xaxis.set_major_formatter(lambda value, _: _tokens(value) if value else "0")
@@ -297,8 +299,8 @@ def conditions_chart(findings: Findings) -> InlineChart:
         return InlineChart(
             "conditions", "Forgetting in all conditions",
             figure, "d′ of each condition against tokens since the last exposure",
-            "All members, mean over seeds. Conditions that share a branching point have the same "
-            "first point.",
+            f"All members, mean over seeds{f', all of {shared}' if shared else ''}. Conditions "
+            "that share a branching point have the same first point.",
         )  # fmt: skip
 
 
