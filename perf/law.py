@@ -27,11 +27,12 @@ from contamination.analysis.law.power import (
 )
 from contamination.analysis.report_folder import cell_paths
 from contamination.core.statistics.metrics import auroc_value
+from contamination.launch.power_tables import FEW_MEMBERS
 from perf.law_simulation import SimulatedLaw, simulate_rows
 
 Floats = NDArray[np.float64]
 LEVEL, TARGETS, TIMES = 0.05, (0.5, 0.8, 0.9), 200
-MOST_MEMBERS, FEW_MEMBERS = 400, 10
+MOST_MEMBERS = 400
 
 
 def coverage(times: int) -> pd.DataFrame:

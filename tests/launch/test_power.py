@@ -148,6 +148,13 @@ def test_a_design_that_can_not_reject_has_no_power_and_no_smallest_effect():
     assert "no δ up to 9" in table.note
 
 
+def test_a_design_of_few_members_says_that_its_power_is_rough():
+    assert "fewer than 10 members" in plan_table(stage("plan.shift=2.5")).note
+    assert "fewer than 10 members" not in plan_table(stage("plan.shift=0.3")).note
+    few = ("plan.shift=0.3", "plan.find=seeds", "plan.members=2")
+    assert "fewer than 10 members" not in plan_table(stage(*few)).note  # many seeds
+
+
 def test_copies_that_do_not_fit_into_the_corpus_are_named():
     small, large = (
         plan_table(stage("plan.shift=0.3", "plan.copies=64", f"plan.tokens={tokens}")).note
