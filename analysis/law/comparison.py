@@ -61,6 +61,11 @@ def predict_held_out(
         low, high = prediction.measured_interval(row["auroc_error"], confidence, seed)
         outside = [*prediction.outside, *(["method"] if method == NEW else [])]
         outside += ["benchmark"] if NEW in names else []
+        outside += [  # factors that the fit can't know anything about
+            name
+            for name, fixed in law.constant.items()
+            if fixed is not None and not np.isclose(row[name], fixed)
+        ]
         for name, value in ((LAW, prediction.auroc), ("low", low), ("high", high)):
             columns[name].append(value)
         columns["outside"].append(", ".join(outside))

@@ -33,6 +33,17 @@ def test_on_cells_of_a_law_the_law_is_better_than_lines_and_neighbours():
     assert covered.mean() > 0.5
 
 
+def test_a_value_that_the_fit_had_no_other_of_is_outside():
+    rows = simulate_rows(
+        SimulatedLaw(), np.random.default_rng(5), methods=("loss",), benchmarks=("boolq", "imdb"),
+        parameters=(226_000, 1_060_000), learning_rates=(1e-3, 2e-3),
+    )  # fmt: skip
+    held = rows["parameters"] > 226_000
+    law = fit_law(rows[~held], {}, 1e4)
+    assert "parameters" not in law.factors
+    assert set(predict_held_out(law, rows[~held], rows[held], 0.9, 0)["outside"]) == {"parameters"}
+
+
 def test_the_nearest_cell_is_that_of_a_loop_and_ties_are_averaged():
     known = pd.DataFrame({
         "method": "loss", "auroc": [0.6, 0.7, 0.9], "occurrences": [1, 4, 16],
