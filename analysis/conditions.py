@@ -105,7 +105,7 @@ def distinguishing_suffixes(recipes: Mapping[str, Mapping[str, Any]]) -> dict[st
         name
         for name in shared_fields
         if any(recipe_fields[name] != first_recipe[name] for recipe_fields in others_recipes)
-        and not DIGEST.fullmatch(str(first_recipe[name]))
+        and not any(DIGEST.fullmatch(str(recipe[name])) for recipe in recipes.values())
     ]
     name_of_recipe = {
         recipe_hash: "".join(_name_suffix(name, recipe_fields[name]) for name in differing_fields)
@@ -125,7 +125,7 @@ def _name_suffix(name: str, value: Any) -> str:
         return f"-{str(value).rpartition('.')[2]}"
     field_name = name.rpartition(".")[2]
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return f"-{field_name}{value:.6g}"
+        return f"-{field_name}{value if isinstance(value, int) else f'{value:.6g}'}"
     return f"-{field_name}_{re.sub(r'[^0-9A-Za-z_.]+', '_', str(value)).strip('_')}"
 
 

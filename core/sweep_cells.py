@@ -76,7 +76,9 @@ def compose_cell(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
     loader = GlobalHydra.instance().config_loader()
     assert isinstance(loader, ConfigLoaderImpl)
     words = [*config.hydra.overrides.hydra, *overrides]
-    choices, values = [], []
+    if config.hydra.searchpath or any(word.startswith("hydra.searchpath") for word in words):
+        return deepcopy(_compose(loader, config.hydra.job.config_name, tuple(words)))
+    choices, values = [], []  # the loader knows the groups of its own search path alone
     for override in OverridesParser.create(config_loader=loader).parse_overrides(words):
         is_value = isinstance(override.value(), dict) or not loader.repository.group_exists(
             override.key_or_group

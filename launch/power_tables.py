@@ -93,9 +93,9 @@ def _note(stage: PowerStage, rows: Sequence[PlannedRow]) -> str:
         )
     if few := [row.method for row in rows if _is_small(row, plan.benchmarks)]:
         sentences.append(
-            f"The design of {', '.join(few)} has fewer than {FEW_MEMBERS} members in all: the "
-            "normal approximation of the test is rough there. In real cells such designs had 5 "
-            "points more power than planned at 50%, and as much at 80% and 90%."
+            f"With fewer than {FEW_MEMBERS} members ({', '.join(few)}) the normal approximation "
+            "of the test is rough. In 24 cells of a tiny LLaMA such designs had 5 points more "
+            "power than planned at 50%, and about what was planned at 80% and 90%."
         )
     if any(row.gpu_hours is None for row in rows):
         sentences.append(

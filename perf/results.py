@@ -38,7 +38,7 @@ LAUNCHES = {
     "injection.budget_tokens=250_000 audits=[inflation,score]",
     "decontamination": "-m experiment=decontamination",
     "forgetting": "-m experiment=forgetting",
-    "law": "-m experiment=law model=tiny_llama injection.budget_tokens=300_000",
+    "law": "-m experiment=law model=tiny_llama",
 }
 """The words of each launch, behind `python -m launch`."""
 AUDITS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from os.path import commonprefix
@@ -155,21 +156,25 @@ def _against_weight_decay(findings: Findings) -> Iterator[str]:
     for condition, of_condition in points.groupby("condition", sort=False):
         if condition in nothing:
             continue
-        by_seed = of_condition.sort_values("step").groupby("seed")[["excess", "share_left"]]
-        ratios = by_seed.last() / by_seed.first()
-        left, bound = ratios["excess"].to_numpy(), ratios["share_left"].to_numpy()
-        _, low, high = mean_and_interval(left - bound)
-        if np.isnan(low):
-            compared, share = "one seed, no interval", f"{left[0]:.2f}"
+        by_seed = [rows.sort_values("step") for _, rows in of_condition.groupby("seed")]
+        first, last = (
+            np.array([rows.iloc[end][["excess", "share_left"]] for rows in by_seed], float)
+            for end in (0, -1)
+        )
+        left = last[:, 1] / first[:, 1]
+        difference, low, high = mean_and_interval(last[:, 0] - left * first[:, 0])
+        if len(by_seed) < 2:
+            compared, interval = "one seed, no interval", f"{difference:.2f}"
         else:
             compared = "not clearly faster or slower than weight decay alone"
             if high < 0 or low > 0:
                 compared = f"{'faster' if high < 0 else 'slower'} than weight decay alone"
-            share = format_interval(*mean_and_interval(left))
+            interval = format_interval(difference, low, high)
         yield (
-            f"**{condition}: {compared}.** From the first to the last scored model the excess d′ "
-            f"falls to {share} of its value; weight decay alone would leave Π(1 − λη) = "
-            f"{bound.mean():.2f}."
+            f"**{condition}: {compared}.** The mean excess d′ of the first and the last scored "
+            f"model is {first[:, 0].mean():.2f} and {last[:, 0].mean():.2f}; weight decay alone "
+            f"would leave Π(1 − λη) = {left.mean():.2f} of it. Difference at the last model: "
+            f"{interval}."
         )
 
 
@@ -286,7 +291,8 @@ def conditions_chart(findings: Findings) -> InlineChart:
     means = all_members(findings.means)
     means = means[means["method"] == findings.method]
     groups = dict([*means.groupby("condition", sort=False)])
-    shared = commonprefix([*map(str, groups)]).rpartition("-")[0]
+    parts = [re.split("-(?=[A-Za-z])", str(condition)) for condition in groups]
+    shared = "-".join(commonprefix(parts))
     with page_figure(8, 3.2 + 0.22 * len(groups)) as (figure, axes):
         styles = [(c, d) for d in ("-", "--", ":") for c in (*SERIES, MEMBER, GREY)]
         for (condition, rows), (colour, dash) in zip(groups.items(), styles, strict=False):

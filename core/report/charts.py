@@ -82,12 +82,15 @@ class InlineChart:
         svg = self._svg()
         for colour, variable in CSS_VARIABLES.items():
             svg = re.sub(colour, f"var({variable})", svg, flags=re.IGNORECASE)
-        return re.sub(r"font: (\S+) [^;\"]+", r"font-size: \1; font-family: inherit", svg)
+        svg = re.sub(r"font: (\S+) [^;\"]+", r"font-size: \1; font-family: inherit", svg)
+        return self._with_label(svg)
 
     def save(self, path: Path) -> None:
         """Writes a file, `.svg` or `.pdf`: the same bytes every time."""
         if path.suffix == ".svg":
-            path.write_text(self._svg() + "\n", encoding="utf-8")
+            paper = r'\1<rect width="100%" height="100%" fill="white"/>'
+            svg = self._with_label(re.sub("(<svg[^>]*>)", paper, self._svg(), count=1))
+            path.write_text(svg + "\n", encoding="utf-8")
             return
         metadata = {"CreationDate": None, "Creator": None, "Producer": None}
         with _page_style():
@@ -97,10 +100,12 @@ class InlineChart:
         with StringIO() as file, _page_style():
             self.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
             svg = file.getvalue()
-        svg = svg[svg.index("<svg") :]
-        svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+        svg = svg[svg.index("<svg") :].rstrip()
+        return re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+
+    def _with_label(self, svg: str) -> str:
         label = html.escape(self.label)
-        return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1).rstrip()
+        return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
 def chart_files(charts: Sequence[InlineChart]) -> dict[str, InlineChart]:

@@ -99,6 +99,7 @@ def html_document(content: ReportContent) -> str:
         "title": content.title,
         "css": Markup(read_report_file() + read_report_file("document.css")),
         "document": content,
+        "charts": chart_files(content.charts),
         "limits_title": LIMITS_TITLE,
         "facts_title": FACTS_TITLE,
     }

@@ -53,6 +53,16 @@ def test_it_is_hydras_own(sweep):
             assert OmegaConf.to_yaml(ours) == OmegaConf.to_yaml(hydras), overrides
 
 
+def test_a_group_of_another_search_path_is_hydras_own(tmp_path, sweep):
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.yaml").write_text("# @package _global_\nseed: 77\n")
+    overrides = [f"hydra.searchpath=[file://{tmp_path}]", "+more=a", "name=b"]
+    assert compose_cell(sweep, overrides).seed == 77
+    assert OmegaConf.to_yaml(compose_cell(sweep, overrides)) == OmegaConf.to_yaml(
+        _compose_with_hydra(overrides)
+    )
+
+
 def test_a_change_of_one_cell_is_not_in_the_next(sweep):
     first = compose_cell(sweep, ["seed=1"])
     first.injection.members = 12345

@@ -3,8 +3,8 @@
 It is refused by name, or made again.
 
 Of a kind with more than `MOST_FILES` files, such as a report with its charts and tables, each way
-damages as many, drawn anew. `DAMAGE_SEED=N pytest -m slow tests/faults/test_damage.py` damages other
-files and places; the default is 0.
+damages as many, drawn anew. `DAMAGE_SEED=N pytest -m slow tests/faults/test_damage.py` damages
+other files and places; the default is 0.
 """
 
 import json

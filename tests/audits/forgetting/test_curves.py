@@ -143,8 +143,9 @@ def test_forgetting_is_compared_with_weight_decay_by_the_seeds(cells, shares, sa
     findings = replace(findings_of(cells), points=pd.DataFrame(rows), means=means)
     (sentence,) = _against_weight_decay(findings)
     assert sentence.startswith(f"**{said}.**")
-    assert f"falls to {np.mean(shares):.2f}" in sentence
-    assert sentence.endswith("Π(1 − λη) = 0.90.")
+    assert f"is 2.00 and {2 * np.mean(shares):.2f}; weight decay alone" in sentence
+    assert "Π(1 − λη) = 0.90" in sentence
+    assert f"last model: {2 * (np.mean(shares) - 0.9):.2f}" in sentence
 
 
 def test_members_that_were_never_detectable_have_no_half_life():
