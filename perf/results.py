@@ -4,9 +4,10 @@
 
 Each of `LAUNCHES` is launched as a user would, one after another; the first one that fails ends it.
 Finished cells are reused, so the same command goes on where it was stopped. Then each report's
-charts (PNG, SVG and PDF) and tables (CSV), and the documents and tables of the audits that follow
-it, are copied to DIR/NAME (out=DIR, outputs/results by default; runs=DIR). SmolLM2-135M's launch
-is left out unless smollm2=FILE.gguf names its weights. It takes hours on two cores.
+charts (PNG, SVG and PDF) and tables (CSV), and the documents, charts and tables of the audits and
+of the law that follow it, are copied to DIR/NAME (out=DIR, outputs/results by default; runs=DIR).
+SmolLM2-135M's launch is left out unless smollm2=FILE.gguf names its weights. It takes hours on two
+cores.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ AUDITS = {
     "forgetting": ["forgetting"],
 }
 """The audits that follow a launch's report."""
+FITS = {"law": "held_out=[{learning_rate:2e-3}]"}
+"""The words of `python -m analysis law` for the cells of a launch."""
 FIELDS = ("out", "runs", "smollm2")
 
 
@@ -80,22 +83,33 @@ def make_results(words: list[str]) -> None:
                 print(f"{name}: left out, since smollm2=FILE.gguf is not given.", flush=True)
                 continue
             launch = [word.replace(SMOLLM2, fields["smollm2"]) for word in launch]
-        command = [sys.executable, "-m", "contamination.launch", *launch, f"name={name}"]
-        status = subprocess.run([*command, f"runs={runs}"], check=False).returncode
-        if status:
-            raise UserError(
-                f"{name} ended with status {status}; see its last lines above. The same command "
-                "goes on where it stopped."
-            )
-        copy_results(runs, out / name, AUDITS.get(name, []))
+        _run(name, ["contamination.launch", *launch, f"name={name}", f"runs={runs}"])
+        if name in FITS:
+            words = [f"reports=[{_latest_report(runs)}]", FITS[name], f"name={name}"]
+            _run(name, ["contamination.analysis", "law", *words, f"runs={runs}"])
+        copy_results(runs, out / name, AUDITS.get(name, []), has_law=name in FITS)
 
 
-def copy_results(runs: Path, folder: Path, audits: list[str]) -> None:
-    """Copies charts and tables of the newest report, and the newest audit of each kind."""
-    report = open_report(runs / KIND / read_json(runs / KIND / LATEST)["folder"]).artifact.path
+def _run(name: str, words: list[str]) -> None:
+    status = subprocess.run([sys.executable, "-m", *words], check=False).returncode
+    if status:
+        raise UserError(
+            f"{name} ended with status {status}; see its last lines above. The same command "
+            "goes on where it stopped."
+        )
+
+
+def _latest_report(runs: Path) -> Path:
+    return open_report(runs / KIND / read_json(runs / KIND / LATEST)["folder"]).artifact.path
+
+
+def copy_results(runs: Path, folder: Path, audits: list[str], *, has_law: bool = False) -> None:
+    """Copies charts and tables of the newest report, and the newest audit of each kind, and law."""
+    report = _latest_report(runs)
     sources = [(report / kind, folder) for kind in (CHARTS, TABLES)]
-    for audit in audits:
-        made = [path.parent for path in runs.glob(f"audit/{audit}-*/manifest.json")]
+    folders = [(audit, f"audit/{audit}-*") for audit in audits] + [("law", "law/*")] * has_law
+    for audit, pattern in folders:
+        made = [path.parent for path in runs.glob(f"{pattern}/manifest.json")]
         newest = max(made, key=lambda path: path.stat().st_mtime)
         sources += [(newest, folder / audit), (newest / CHARTS, folder / audit / CHARTS)]
     if folder.exists():

@@ -43,7 +43,8 @@ def test_charts_tables_and_audits_are_copied(monkeypatch, tmp_path):
     for file in (
         folder / "charts/roc.pdf", folder / "charts/roc.png", folder / "tables/auroc.csv",
         folder / "tables/auroc.tex", audit / "audit.md", audit / "null.csv",
-        audit / "charts/doses.svg",
+        audit / "charts/doses.svg", runs / "law/law-0123456789ab/manifest.json",
+        runs / "law/law-0123456789ab/law.pdf",
         audit / "manifest.json", runs / "audit" / "books-0123456789ab" / "audit.md",
     ):  # fmt: skip
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -54,9 +55,9 @@ def test_charts_tables_and_audits_are_copied(monkeypatch, tmp_path):
     stale = tmp_path / "out" / "frequency" / "old.csv"
     stale.parent.mkdir(parents=True)
     stale.write_text("")
-    results.copy_results(runs, stale.parent, ["inflation"])
+    results.copy_results(runs, stale.parent, ["inflation"], has_law=True)
     copied = [path for path in stale.parent.rglob("*") if path.is_file()]
     assert sorted(str(path.relative_to(stale.parent)) for path in copied) == [
         "auroc.csv", "inflation/audit.md", "inflation/charts/doses.svg", "inflation/null.csv",
-        "roc.pdf", "roc.png",
+        "law/law.pdf", "roc.pdf", "roc.png",
     ]  # fmt: skip
