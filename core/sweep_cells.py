@@ -95,9 +95,9 @@ def compose_cell(config: DictConfig, overrides: Sequence[str]) -> DictConfig:
 @lru_cache(maxsize=16)
 def _compose(loader: ConfigLoaderImpl, name: str, overrides: tuple[str, ...]) -> DictConfig:
     config = loader.load_configuration(name, [*overrides], RunMode.RUN)
-    own = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
-    OmegaConf.set_struct(own, True)  # as Hydra's is, so that an unknown field is refused
-    return own
+    without_hydra = OmegaConf.masked_copy(config, [str(key) for key in config if key != "hydra"])
+    OmegaConf.set_struct(without_hydra, True)  # as Hydra's is, so that an unknown field is refused
+    return without_hydra
 
 
 def _sweep_error(override: Override, remedy: str) -> ConfigError:

@@ -91,11 +91,11 @@ def _note(stage: PowerStage, rows: Sequence[PlannedRow]) -> str:
             f"(members × copies × benchmarks × plan.example_tokens={plan.example_tokens}): no such "
             "corpus can be made. Give more plan.tokens, or spread the members over more plan.seeds."
         )
-    if few := [row.method for row in rows if _is_small(row, plan.benchmarks)]:
+    if small_designs := [row.method for row in rows if _is_small(row, plan.benchmarks)]:
         sentences.append(
-            f"With fewer than {FEW_MEMBERS} members ({', '.join(few)}) the normal approximation "
-            "of the test is rough. In 24 cells of a tiny LLaMA such designs had 5 points more "
-            "power than planned at 50%, and about what was planned at 80% and 90%."
+            f"With fewer than {FEW_MEMBERS} members ({', '.join(small_designs)}) the normal "
+            "approximation of the test is rough. In 24 cells of a tiny LLaMA such designs had 5 "
+            "points more power than planned at 50%, and about what was planned at 80% and 90%."
         )
     if any(row.gpu_hours is None for row in rows):
         sentences.append(

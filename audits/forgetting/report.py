@@ -161,8 +161,8 @@ def _against_weight_decay(findings: Findings) -> Iterator[str]:
             np.array([rows.iloc[end][["excess", "share_left"]] for rows in by_seed], float)
             for end in (0, -1)
         )
-        left = last[:, 1] / first[:, 1]
-        difference, low, high = mean_and_interval(last[:, 0] - left * first[:, 0])
+        shares_by_decay = last[:, 1] / first[:, 1]
+        difference, low, high = mean_and_interval(last[:, 0] - shares_by_decay * first[:, 0])
         if len(by_seed) < 2:
             compared, interval = "one seed, no interval", f"{difference:.2f}"
         else:
@@ -173,8 +173,8 @@ def _against_weight_decay(findings: Findings) -> Iterator[str]:
         yield (
             f"**{condition}: {compared}.** The mean excess d′ of the first and the last scored "
             f"model is {first[:, 0].mean():.2f} and {last[:, 0].mean():.2f}; weight decay alone "
-            f"would leave Π(1 − λη) = {left.mean():.2f} of it. Difference at the last model: "
-            f"{interval}."
+            f"would leave Π(1 − λη) = {shares_by_decay.mean():.2f} of it. Difference at the last "
+            f"model: {interval}."
         )
 
 
@@ -291,8 +291,8 @@ def conditions_chart(findings: Findings) -> InlineChart:
     means = all_members(findings.means)
     means = means[means["method"] == findings.method]
     groups = dict([*means.groupby("condition", sort=False)])
-    parts = [re.split("-(?=[A-Za-z])", str(condition)) for condition in groups]
-    shared = "-".join(commonprefix(parts))
+    fields = [re.split("-(?=[A-Za-z])", str(condition)) for condition in groups]
+    shared = "-".join(commonprefix(fields))
     with page_figure(8, 3.2 + 0.22 * len(groups)) as (figure, axes):
         styles = [(c, d) for d in ("-", "--", ":") for c in (*SERIES, MEMBER, GREY)]
         for (condition, rows), (colour, dash) in zip(groups.items(), styles, strict=False):

@@ -88,8 +88,8 @@ class InlineChart:
     def save(self, path: Path) -> None:
         """Writes a file, `.svg` or `.pdf`: the same bytes every time."""
         if path.suffix == ".svg":
-            paper = r'\1<rect width="100%" height="100%" fill="white"/>'
-            svg = self._with_label(re.sub("(<svg[^>]*>)", paper, self._svg(), count=1))
+            with_background = r'\1<rect width="100%" height="100%" fill="white"/>'
+            svg = self._with_label(re.sub("(<svg[^>]*>)", with_background, self._svg(), count=1))
             path.write_text(svg + "\n", encoding="utf-8")
             return
         metadata = {"CreationDate": None, "Creator": None, "Producer": None}
