@@ -28,6 +28,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 TARGETS = ("all", "launcher")
 KINDS = {"corpus": "inject", "model": "train", "passes": "detect", "scores": "detect",
          "report": "analyse"}  # fmt: skip
+"""The stage that makes a kind of folder; another kind has a command of its own."""
 MARK = "FAULT_RUN"
 KILLS_IN_A_ROW = 6
 AT_WORK = 0.75
@@ -56,11 +57,25 @@ class Command:
 
 
 @dataclass(frozen=True)
+class Seconds:
+    """How long a command took that was left alone, and how long before its work began."""
+
+    whole: float
+    before_work: float
+
+    @property
+    def to_obey(self) -> float:
+        """Within which a signal ends it; a third of a command that takes long on a busy machine."""
+        return max(OBEY_SECONDS + STEP_SECONDS, self.whole / 3)
+
+
+@dataclass(frozen=True)
 class Kill:
     """One kill, and what came of it.
 
     Attributes:
         seconds: from the signal to the command's end.
+        limit: the most seconds that this may take.
         asleep: it came before Python had loaded any library.
         orphans: the command lines of what was alive ORPHAN_SECONDS later.
     """
@@ -71,6 +86,7 @@ class Kill:
     stage: str
     status: int
     seconds: float
+    limit: float
     asleep: bool
     traceback: bool
     orphans: list[str]
@@ -83,7 +99,7 @@ class Kill:
         over = self.stage == "end" and self.status == 0  # its last act was done
         by_default = self.status == -self.signal and (self.asleep or self.stage == "end")
         said = over or self.status == 128 + self.signal or by_default
-        return said and not self.traceback and self.seconds < OBEY_SECONDS + STEP_SECONDS
+        return said and not self.traceback and self.seconds < self.limit
 
 
 @dataclass
@@ -159,7 +175,7 @@ def stage_of(runs: Path, began: float) -> str:
     leases = [(fresh(p), p.name.split("-")[0]) for p in runs.glob(f"{LOCKS_FOLDER}/*.lease")]
     since, kind = max(leases, default=(0.0, ""))
     if since:
-        return KINDS[kind]
+        return KINDS.get(kind, kind)
     if any(fresh(p) for p in runs.glob("launches/*/cells/*/running.json")):
         return "between"
     done = [p for p in runs.glob("launches/*/cells/*/outcome.json") if fresh(p)]
@@ -167,8 +183,11 @@ def stage_of(runs: Path, began: float) -> str:
 
 
 def kill(command: Command, runs: Path, log: Path, after: float, at_work: bool,
-         number: signal.Signals, target: str, tally: Tally) -> bool:  # fmt: skip
-    """Start the command and kill it `after` seconds, `at_work` of its work; whether it lived."""
+         number: signal.Signals, target: str, limit: float, tally: Tally) -> bool:  # fmt: skip
+    """Start the command and kill it `after` seconds, `at_work` of its work; whether it lived.
+
+    To obey a signal it has `limit` seconds.
+    """
     run = Run(command.words(runs), log)
     try:
         while at_work and run.process.poll() is None and stage_of(runs, run.began) == "start":
@@ -188,7 +207,7 @@ def kill(command: Command, runs: Path, log: Path, after: float, at_work: bool,
         said = run.said()
         tally.kills.append(
             Kill(command.name, number, target, stage, -999 if status is None else status, seconds,
-                 asleep, _traceback(said), sorted(left.values()))
+                 limit, asleep, _traceback(said), sorted(left.values()))
         )  # fmt: skip
         if not tally.kills[-1].obeyed or left:
             print(tally.kills[-1], said[-3000:], sep="\n", flush=True)
@@ -224,7 +243,7 @@ def _ended(run: Run, tally: Tally) -> None:
         tally.interventions.append(f"status {run.process.poll()}: {said[-4000:]}")
 
 
-def chain(command: Command, place: Path, whole: Contents, seconds: float,
+def chain(command: Command, place: Path, whole: Contents, seconds: Seconds,
           draws: Iterator[Draw], tally: Tally) -> None:  # fmt: skip
     """Kill and start again on one runs folder after another, until the draws are used up.
 
@@ -232,7 +251,7 @@ def chain(command: Command, place: Path, whole: Contents, seconds: float,
         command: what is killed.
         place: where the runs folders go.
         whole: the artefacts of a run that was left alone.
-        seconds: how long that one took.
+        seconds: those of that one.
         draws: of each kill, its random numbers, signal and target.
         tally: where it is counted.
     """
@@ -245,8 +264,11 @@ def chain(command: Command, place: Path, whole: Contents, seconds: float,
                 folders += 1
                 runs, kills = place / f"runs-{folders}", 0
                 command.prepare(runs)
-            after, at_work = draw.uniform(0, seconds), draw.random() < AT_WORK
-            killed = kill(command, runs, log, after, at_work, number, target, tally)
+            at_work = draw.random() < AT_WORK
+            after = draw.uniform(0, seconds.whole - seconds.before_work * at_work)
+            killed = kill(
+                command, runs, log, after, at_work, number, target, seconds.to_obey, tally
+            )
             if not killed:  # it had ended before
                 runs = _compare(runs, whole, tally)
         kills += 1
@@ -263,10 +285,11 @@ def _compare(runs: Path, whole: Contents, tally: Tally) -> None:
     tally.others += sorted(f"{runs}: {name}" for name in others)
 
 
-def plan(count: int, seed: int) -> list[Draw]:
+def plan(count: int, seed: str) -> list[Draw]:
     """The kills: every signal at every target equally often, in a random order."""
     draw = random.Random(seed)
     every = list(product(SIGNALS, TARGETS))
+    draw.shuffle(every)  # of fewer kills, not always the first signals
     cases = [every[i % len(every)] for i in range(count)]
     draw.shuffle(cases)
     return [(random.Random(draw.getrandbits(64)), *case) for case in cases]
@@ -274,7 +297,7 @@ def plan(count: int, seed: int) -> list[Draw]:
 
 def table(tally: Tally) -> str:
     """The kills by command, signal, target and stage, and what came of them."""
-    lines = ["command        signal   target     kills  obeyed  slowest s  orphans  statuses"]
+    lines = [f"{'command':24} signal   target     kills  obeyed  slowest s  orphans  statuses"]
     groups: dict[tuple[str, signal.Signals, str], list[Kill]] = {}
     for one in tally.kills:
         groups.setdefault((one.command, one.signal, one.target), []).append(one)
@@ -282,7 +305,7 @@ def table(tally: Tally) -> str:
         obeyed = "" if number == signal.SIGKILL else sum(k.obeyed for k in kills)
         statuses = ", ".join(f"{n} × {s}" for s, n in Counter(k.status for k in kills).items())
         lines.append(
-            f"{command:14} {number.name:8} {target:9} {len(kills):6} {obeyed:7} "
+            f"{command:24} {number.name:8} {target:9} {len(kills):6} {obeyed:7} "
             f"{max(k.seconds for k in kills):10.1f} {sum(len(k.orphans) for k in kills):8}  "
             f"{statuses}"
         )

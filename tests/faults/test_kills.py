@@ -1,6 +1,6 @@
-"""A run that is killed at any moment, and started again, ends as one that was left alone.
+"""A command that is killed at any moment, and started again, ends as one that was left alone.
 
-FAULT_KILLS=216 is how many kills there are in all, and FAULT_SEED=0 what draws them
+FAULT_KILLS=1000 is how many kills there are in all, and FAULT_SEED=0 what draws them
 (`make faults`).
 """
 
@@ -10,67 +10,150 @@ import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import pytest
 
-from tests.faults.kills import Command, Run, Tally, chain, plan, table
+from contamination.data.readers.embedded import EmbeddedCorpus
+from tests.bad_inputs.material import jsonl, make
+from tests.bad_inputs.row import GOOD, M
+from tests.detection.model.served.server import NAME, Server
+from tests.faults.kills import Command, Run, Seconds, Tally, chain, plan, stage_of, table
 from tests.launch.started import QUICK, TWO, copied
 from tests.small import SMALL, contents
 from tests.training.processes import TINY
 
-KILLS = int(os.environ.get("FAULT_KILLS", "24"))
+KILLS = int(os.environ.get("FAULT_KILLS", "28"))
 SEED = int(os.environ.get("FAULT_SEED", "0"))
 CHAINS = 2
+TEXTS, DOCUMENTS = 2_000, 6_000  # work of a second or more
 PYTHON = sys.executable
+SERVED = "detection, served"
+LAUNCHED = ("pipeline", "training by 1", "training by 2")
+STAGES = ("injection", "injection finetuning", "injection export", "injection decontaminate",
+          "detection", SERVED, "detection accuracy", "detection extraction", "detection build",
+          "audits", "analysis")  # fmt: skip
 pytestmark = pytest.mark.slow
+
+
+def left_alone(command, place):
+    """The artefacts of a run that nobody kills, its seconds, and those before its work begins."""
+    runs = place / "whole"
+    command.prepare(runs)
+    run, began, at_work = Run(command.words(runs), place / "whole.log"), time.monotonic(), None
+    try:
+        while run.process.poll() is None and time.monotonic() < began + 600:
+            if at_work is None and stage_of(runs, run.began) != "start":
+                at_work = time.monotonic() - began
+            time.sleep(0.02)
+        assert run.process.poll() == 0, run.said()[-4000:]
+    finally:
+        run.end()
+    return runs, Seconds(time.monotonic() - began, at_work or 0.0)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The runs folder of one small cell."""
+    command = Command("pipeline", pipeline)
+    return left_alone(command, tmp_path_factory.mktemp("small"))[0]
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    """Models, a corpus and texts, which the stages read."""
+    folder = tmp_path_factory.mktemp("killed") / "material"
+    make(folder)
+    texts = [*islice(pieces(), DOCUMENTS)]
+    rows = [{"text": text, "label": i % 2} for i, text in enumerate(texts[:TEXTS])]
+    (folder / "many.jsonl").write_text(jsonl(rows))
+    (folder / "few.jsonl").write_text(jsonl(rows[:100]))
+    dated = ({"text": text, "created": f"{2010 + i % 10}-01-01T00:00:00Z"}
+             for i, text in enumerate(texts))  # fmt: skip
+    (folder / "documents.jsonl").write_text(jsonl(dated))
+    (folder / "items.jsonl").write_text(jsonl({"text": text} for text in texts[::50]))
+    return folder
+
+
+def pieces():
+    """Sixty words in a row of the embedded corpus, again and again."""
+    for document in EmbeddedCorpus().documents():
+        words = document.text.split()
+        for start in range(0, len(words) - 60, 60):
+            yield " ".join(words[start : start + 60])
+
+
+@pytest.fixture
+def server():
+    """The golden model behind a server."""
+    with Server() as server:
+        yield server
 
 
 def pipeline(runs):
     return [PYTHON, "-m", "launch", *SMALL, "wandb.mode=disabled", f"runs={runs}"]
 
 
-def left_alone(command, place):
-    """The artefacts of a run that nobody kills, and its seconds."""
-    runs = place / "whole"
-    command.prepare(runs)
-    began = time.monotonic()
-    run = Run(command.words(runs), place / "whole.log")
-    try:
-        assert run.process.wait(600) == 0, run.said()[-4000:]
-    finally:
-        run.end()
-    return runs, time.monotonic() - began
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """The runs folder of one small cell."""
-    return left_alone(Command("pipeline", pipeline), tmp_path_factory.mktemp("small"))[0]
-
-
-def commands(small):
-    """What is killed: the whole pipeline; training by one process, and by two."""
+def launched(name, small):
+    """The whole pipeline; training by one process, and by two."""
     (corpus,) = small.glob("corpus/*-study-*")
     one = [PYTHON, "-m", "training", f"corpus_folder={corpus}", *TINY, "deepspeed=zero2",
            "training.evaluate_every_steps=5", "training.export_steps=[7]"]  # fmt: skip
     two = [PYTHON, "-m", "launch", *QUICK, "launch.stage=train", "cluster.retries=0", TWO]
     return {
-        "pipeline": Command("pipeline", pipeline),
-        "one": Command("training by 1", lambda runs: [*one, f"runs={runs}"]),
-        "two": Command("training by 2", lambda runs: [*two, f"runs={runs}"],
-                       lambda runs: copied(small, runs)),
+        "pipeline": Command(name, pipeline),
+        "training by 1": Command(name, lambda runs: [*one, f"runs={runs}"]),
+        "training by 2": Command(name, lambda runs: [*two, f"runs={runs}"],
+                                 lambda runs: copied(small, runs)),
+    }[name]  # fmt: skip
+
+
+def one_stage(name, material, server):
+    """A stage that reads the material."""
+    many, few = f"examples.path={M}/many.jsonl", f"examples.path={M}/few.jsonl"
+    model, own = [f"model.path={M}/hf"], ["benchmark=[user]", "benchmark.user.answer_field=answer"]
+    answers = [f"examples.path={M}/corpus", *model, *own, "++benchmark.user.drawn_options=3"]
+    served = ["model.path=null", f"model.url={server.url}", f"model.name={NAME}",
+              f"model.tokenizer={M}/hf"]  # fmt: skip
+    arguments = {
+        "injection": ["benchmark=[boolq,truthfulqa]", "corpus.subsets=[common_crawl,book]",
+                      "injection.members=16", "injection.nonmembers=16",
+                      "injection.budget_tokens=100_000", "injection.num_proc=2"],
+        "injection finetuning": [f"corpus_folder={M}/corpus", "finetuning.format=text",
+                                 "occurrences=fixed", "instructions=[]"],
+        "injection export": GOOD["injection export"],
+        "injection decontaminate": [f"paths={M}/documents.jsonl", f"benchmarks=[{M}/items.jsonl]",
+                                    "num_proc=2"],
+        "detection": [many, *model, "method=[loss,min_k,min_k_plus_plus,zlib]",
+                      "detection.long_texts=truncate"],
+        SERVED: [few, *served, "method=[loss,min_k,zlib]", "detection.long_texts=truncate"],
+        "detection accuracy": answers,
+        "detection extraction": [*answers, "extraction.tokens=16", "extraction.prefix_tokens=[4]"],
+        "detection build": ["source=jsonl", f"source.paths={M}/documents.jsonl",
+                            "build.members_before=2013-01-01", "build.nonmembers_from=2017-01-01",
+                            "build.lengths=[8,16]", "build.number=200", "build.processes=2"],
+        "audits": GOOD["audits"],
+        "analysis": [*GOOD["analysis"], "analysis.draws=2000"],
     }  # fmt: skip
+    words = ["-m", *("detection" if name == SERVED else name).split()]
+    words += [word.replace(M, str(material)) for word in arguments[name]]
+    return Command(name, lambda runs: [PYTHON, *words, f"runs={runs}"])
 
 
-@pytest.mark.parametrize("name", ["pipeline", "one", "two"])
-def test_a_killed_run_ends_as_one_left_alone(small, tmp_path, name, capsys):
-    command, tally = commands(small)[name], Tally()
+@pytest.mark.parametrize("name", [*LAUNCHED, *STAGES])
+def test_a_killed_command_ends_as_one_left_alone(request, tmp_path, name, capsys):
+    get = request.getfixturevalue
+    command = (launched(name, get("small")) if name in LAUNCHED
+               else one_stage(name, get("material"), get("server")))  # fmt: skip
+    tally = Tally()
     whole, seconds = left_alone(command, tmp_path)
-    kills = plan(-(-KILLS // 3), SEED)
+    assert contents(whole)
+    kills = plan(-(-KILLS // len([*LAUNCHED, *STAGES])), f"{SEED} {name}")
     places = [tmp_path / f"chain-{n}" for n in range(CHAINS)]
     draws = iter(kills)
     with ThreadPoolExecutor(CHAINS) as pool, capsys.disabled():  # half an hour without a word?
-        print(f"\nseed {SEED}, {len(kills)} kills over {seconds:.1f} s")
+        print(f"\nseed {SEED}, {len(kills)} kills over {seconds.whole:.1f} s, "
+              f"{seconds.before_work:.1f} s of them before its work")  # fmt: skip
         for place in places:
             place.mkdir()
         list(pool.map(lambda p: chain(command, p, contents(whole), seconds, draws, tally), places))
