@@ -49,10 +49,10 @@ TEXT_FILES = 8
 LEARNING_RATES = [1e-3 * 1.2**i for i in range(20)]
 INJECTION = [
     "corpus=local_jsonl", "benchmark=[boolq,truthfulqa]", "tokenizer.vocab_size=32000",
-    "injection.sequence_tokens=2048", "injection.num_proc=2",
+    "injection.sequence_tokens=2048", "injection.num_proc=2", "injection.base_fraction=0.05",
 ]  # fmt: skip
-CHARACTERS_PER_TOKEN = 4.6
-"""At least as many as that tokenizer reaches here, so that the budget needs all of the text."""
+CHARACTERS_PER_TOKEN = 5.5
+"""More than that tokenizer reaches here, as a part of the documents is kept for other corpora."""
 
 
 @dataclass(frozen=True)
