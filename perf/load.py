@@ -56,7 +56,7 @@ CHARACTERS_PER_TOKEN = 5.5
 
 
 @dataclass(frozen=True)
-class Cost:
+class ResourceUse:
     """What a command took, with the processes that it started and waited for."""
 
     seconds: float
@@ -67,27 +67,23 @@ class Cost:
         return f"{self.seconds:,.0f} s, {self.cpu_seconds:,.0f} s of CPU, {self.mib:,.0f} MiB"
 
 
-def run_command(*words: str) -> Cost:
+def run_command(*words: str) -> ResourceUse:
     """Runs Python with these arguments in the repository's folder.
 
     Raises:
         subprocess.CalledProcessError: it failed.
     """
-    measured = (
-        "import json, resource, subprocess, sys;"
-        "status = subprocess.run(sys.argv[1:]).returncode;"
-        "used = resource.getrusage(resource.RUSAGE_CHILDREN);"
-        "print(json.dumps([used.ru_utime + used.ru_stime, used.ru_maxrss]));"
-        "sys.exit(status)"
-    )
     began = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", measured, sys.executable, *words],
-        cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    cpu_seconds, kib = json.loads(done.stdout.splitlines()[-1])
-    return Cost(time.perf_counter() - began, cpu_seconds, kib / 2**10)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [sys.executable, *words], cwd=ROOT, stdout=subprocess.DEVNULL, env=environment
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, process.args)
+    cpu_seconds = usage.ru_utime + usage.ru_stime
+    return ResourceUse(time.perf_counter() - began, cpu_seconds, usage.ru_maxrss / 2**10)
 
 
 def folder_gigabytes(folder: Path) -> float:

@@ -97,22 +97,25 @@ def pipeline(runs):
 def launched(name, small):
     """The whole pipeline; training by one process, and by two."""
     (corpus,) = small.glob("corpus/*-study-*")
-    one = [PYTHON, "-m", "training", f"corpus_folder={corpus}", *TINY, "deepspeed=zero2",
+    by_one = [PYTHON, "-m", "training", f"corpus_folder={corpus}", *TINY, "deepspeed=zero2",
            "training.evaluate_every_steps=5", "training.export_steps=[7]"]  # fmt: skip
-    two = [PYTHON, "-m", "launch", *QUICK, "launch.stage=train", "cluster.retries=0", TWO]
+    by_two = [PYTHON, "-m", "launch", *QUICK, "launch.stage=train", "cluster.retries=0", TWO]
     return {
         "pipeline": Command(name, pipeline),
-        "training by 1": Command(name, lambda runs: [*one, f"runs={runs}"]),
-        "training by 2": Command(name, lambda runs: [*two, f"runs={runs}"],
+        "training by 1": Command(name, lambda runs: [*by_one, f"runs={runs}"]),
+        "training by 2": Command(name, lambda runs: [*by_two, f"runs={runs}"],
                                  lambda runs: copied(small, runs)),
     }[name]  # fmt: skip
 
 
 def one_stage(name, material, server):
     """A stage that reads the material."""
-    many, few = f"examples.path={M}/many.jsonl", f"examples.path={M}/few.jsonl"
-    model, own = [f"model.path={M}/hf"], ["benchmark=[user]", "benchmark.user.answer_field=answer"]
-    answers = [f"examples.path={M}/corpus", *model, *own, "++benchmark.user.drawn_options=3"]
+    many_texts, few_texts = (f"examples.path={M}/{size}.jsonl" for size in ("many", "few"))
+    model, benchmark = (
+        [f"model.path={M}/hf"],
+        ["benchmark=[user]", "benchmark.user.answer_field=answer"],
+    )
+    answers = [f"examples.path={M}/corpus", *model, *benchmark, "++benchmark.user.drawn_options=3"]
     served = ["model.path=null", f"model.url={server.url}", f"model.name={NAME}",
               f"model.tokenizer={M}/hf"]  # fmt: skip
     arguments = {
@@ -124,9 +127,9 @@ def one_stage(name, material, server):
         "injection export": GOOD["injection export"],
         "injection decontaminate": [f"paths={M}/documents.jsonl", f"benchmarks=[{M}/items.jsonl]",
                                     "num_proc=2"],
-        "detection": [many, *model, "method=[loss,min_k,min_k_plus_plus,zlib]",
+        "detection": [many_texts, *model, "method=[loss,min_k,min_k_plus_plus,zlib]",
                       "detection.long_texts=truncate"],
-        SERVED: [few, *served, "method=[loss,min_k,zlib]", "detection.long_texts=truncate"],
+        SERVED: [few_texts, *served, "method=[loss,min_k,zlib]", "detection.long_texts=truncate"],
         "detection accuracy": answers,
         "detection extraction": [*answers, "extraction.tokens=16", "extraction.prefix_tokens=[4]"],
         "detection build": ["source=jsonl", f"source.paths={M}/documents.jsonl",
@@ -142,9 +145,9 @@ def one_stage(name, material, server):
 
 @pytest.mark.parametrize("name", [*LAUNCHED, *STAGES])
 def test_a_killed_command_ends_as_one_left_alone(request, tmp_path, name, capsys):
-    get = request.getfixturevalue
-    command = (launched(name, get("small")) if name in LAUNCHED
-               else one_stage(name, get("material"), get("server")))  # fmt: skip
+    fixtures = ["small"] if name in LAUNCHED else ["material", "server"]
+    make_command = launched if name in LAUNCHED else one_stage
+    command = make_command(name, *map(request.getfixturevalue, fixtures))
     tally = Tally()
     whole, seconds = left_alone(command, tmp_path)
     assert contents(whole)
