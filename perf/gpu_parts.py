@@ -229,10 +229,13 @@ def training(of: Trained, shapes: Shapes, write: Write, attempt: int) -> None:
         compile=of.compiled,
     )  # fmt: skip
     vocabulary = shapes.vocabularies[0]
+    started = time.perf_counter()
     model = random_model(of.shape, vocabulary, of.dtype, width)
+    print(f"model made: {time.perf_counter() - started:.0f} s", flush=True)
     cost = flops_per_token(model.config, sum(p.numel() for p in model.parameters()), width)
     sequences = random_sequences(vocabulary, width)
     step = our_step(model, sequences, config, settings_of(of.zero), world)
+    print(f"engine made: {time.perf_counter() - started:.0f} s", flush=True)
     seconds, losses = [], []
     for number in range(of.warm_up + shapes.steps):
         started = time.perf_counter()

@@ -75,7 +75,7 @@ def ended(monkeypatch, tmp_path):
             return status
 
         monkeypatch.setattr(gpu, "_wait_for_child", wait)
-        part = gpu.Part("A table", 9.0, print)
+        part = gpu.Part("A table", 50.0, print)
         return gpu.run_part("one", part, "tiny", tmp_path / "log", left), len(asked)
 
     return run
@@ -84,7 +84,9 @@ def ended(monkeypatch, tmp_path):
 def test_a_part_that_fails_says_so_and_keeps_its_rows(ended):
     assert ended(0) == ([{"a": 1.5}], 1)
     assert ended(gpu.FULL, gpu.FULL, 0) == ([{"a": 1.5}], 3)
-    assert ended(None) == ([{"a": 1.5}, {"part": "one", "failed": "not done in 9 s"}], 1)
+    assert ended(None) == ([{"a": 1.5}, {"part": "one", "failed": "not done in 50 s"}], 1)
+    late = {"part": "one", "failed": "not done in 30 s"}
+    assert ended(None, left=30.0) == ([{"a": 1.5}, late], 1)
     assert ended(-9) == ([{"part": "one", "failed": "status -9: the last line"}], 1)
     full = [gpu.FULL] * gpu.ATTEMPTS
     assert ended(*full) == ([{"part": "one", "failed": "the memory is full"}], gpu.ATTEMPTS)
