@@ -2,9 +2,9 @@
 
     python -m perf.gpu out=FOLDER [shapes=large] [revision=REVISION] [PART …]
 
-Eight minutes on an H200; nine were not enough on an H100, where the 7B training keeps the optimizer's
-states on the host. Each part is a process of its own with a time limit, so that a crash, a full
-memory or a slow part loses its own lines only. FOLDER gets, after each part:
+Eight minutes on an H200; nine were not enough on an H100, where the 7B training keeps the
+optimizer's states on the host. Each part is a process of its own with a time limit, so that a
+crash, a full memory or a slow part loses its own lines only. FOLDER gets, after each part:
 
 - gpu.json: the device, the versions, the code's revision, and every part's rows, earlier runs'
   among them where device, versions, revision and shapes are the same;
