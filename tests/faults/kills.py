@@ -65,8 +65,11 @@ class Seconds:
 
     @property
     def to_obey(self) -> float:
-        """Within which a signal ends it; a third of a command that takes long on a busy machine."""
-        return max(OBEY_SECONDS + STEP_SECONDS, self.whole / 3)
+        """Within which a signal ends it; half of a command that takes long on a busy machine.
+
+        It was left alone, and others are killed beside it.
+        """
+        return max(OBEY_SECONDS + STEP_SECONDS, self.whole / 2)
 
 
 @dataclass(frozen=True)
