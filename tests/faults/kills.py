@@ -167,8 +167,11 @@ class Run:
         return False
 
 
-def stage_of(runs: Path, began: float) -> str:
-    """What the run is at, by the leases that it took and the cell that it says it runs."""
+def stage_of(runs: Path, began: float, whole: Contents | None = None) -> str:
+    """What the run is at, by the leases that it took and the cell that it says it runs.
+
+    With the artefacts of a run that was left alone, one that finds all of them is at its end.
+    """
 
     def fresh(place: Path) -> float:
         with suppress(OSError):
@@ -182,14 +185,17 @@ def stage_of(runs: Path, began: float) -> str:
     if any(fresh(p) for p in runs.glob("launches/*/cells/*/running.json")):
         return "between"
     done = [p for p in runs.glob("launches/*/cells/*/outcome.json") if fresh(p)]
-    return "end" if done or any(map(fresh, runs.glob(f"*/*/{MANIFEST}"))) else "start"
+    artefacts = [*runs.glob(f"*/*/{MANIFEST}")]
+    over = done or any(map(fresh, artefacts)) or len(artefacts) == len(whole or {}) > 0
+    return "end" if over else "start"
 
 
 def kill(command: Command, runs: Path, log: Path, after: float, at_work: bool,
-         number: signal.Signals, target: str, limit: float, tally: Tally) -> bool:  # fmt: skip
+         number: signal.Signals, target: str, limit: float, whole: Contents,
+         tally: Tally) -> bool:  # fmt: skip
     """Start the command and kill it `after` seconds, `at_work` of its work; whether it lived.
 
-    To obey a signal it has `limit` seconds.
+    To obey a signal it has `limit` seconds. `whole` are the artefacts of a run left alone.
     """
     run = Run(command.words(runs), log)
     try:
@@ -199,7 +205,7 @@ def kill(command: Command, runs: Path, log: Path, after: float, at_work: bool,
             run.process.wait(after)
             _ended(run, tally)
             return False
-        stage, asleep, sent = stage_of(runs, run.began), run.asleep(), time.monotonic()
+        stage, asleep, sent = stage_of(runs, run.began, whole), run.asleep(), time.monotonic()
         run.signal(number, target)
         with suppress(subprocess.TimeoutExpired):
             run.process.wait(120)
@@ -270,7 +276,7 @@ def chain(command: Command, place: Path, whole: Contents, seconds: Seconds,
             at_work = draw.random() < AT_WORK
             after = draw.uniform(0, seconds.whole - seconds.before_work * at_work)
             killed = kill(
-                command, runs, log, after, at_work, number, target, seconds.to_obey, tally
+                command, runs, log, after, at_work, number, target, seconds.to_obey, whole, tally
             )
             if not killed:  # it had ended before
                 runs = _compare(runs, whole, tally)
