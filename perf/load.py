@@ -149,19 +149,19 @@ def _copied_cell(first: Mapping[str, Artifact], number: int, runs: Path) -> dict
     seed, rate = divmod(number, len(LEARNING_RATES))
     config = first["model"].config()
     config["training"]["learning_rate"] = LEARNING_RATES[rate]
-    corpus = _copied(first["corpus"], runs, {**first["corpus"].config(), "seed": seed}, {})
-    model = _copied(first["model"], runs, config, {"corpus": corpus.digest})
+    corpus = copy_artifact(first["corpus"], runs, {**first["corpus"].config(), "seed": seed}, {})
+    model = copy_artifact(first["model"], runs, config, {"corpus": corpus.digest})
     scored = {"examples": corpus.digest}
-    clean = _copied(first["clean"], runs, first["clean"].config(), scored, noise=seed)
+    clean = copy_artifact(first["clean"], runs, first["clean"].config(), scored, noise=seed)
     scored |= {"target": model.digest}
-    contaminated = _copied(
+    contaminated = copy_artifact(
         first["contaminated"], runs, first["contaminated"].config(), scored, noise=10_000 + number
     )
-    made = {"corpus": corpus, "model": model, "clean": clean, "contaminated": contaminated}
-    return {name: str(artifact.path) for name, artifact in made.items()}
+    cell = {"corpus": corpus, "model": model, "clean": clean, "contaminated": contaminated}
+    return {name: str(artifact.path) for name, artifact in cell.items()}
 
 
-def _copied(
+def copy_artifact(
     artifact: Artifact,
     runs: Path,
     config: dict[str, Any],
@@ -229,10 +229,10 @@ def measure_launches(cells: int) -> None:
         with ThreadPoolExecutor(2) as pool:
             costs = list(pool.map(lambda _: run_command(*words, f"runs={both}"), range(2)))
         print(*(f"one of two at once: {cost}" for cost in costs), sep="\n")
-        shared = sum(cost.cpu_seconds for cost in costs) / alone.cpu_seconds
+        cpu_ratio = sum(cost.cpu_seconds for cost in costs) / alone.cpu_seconds
         if _checksums(runs) != _checksums(both):
             raise RuntimeError("two launches at once made other artefacts than one")
-        print(f"the same {len(_checksums(both))} artefacts with {shared:.2f} times the CPU time")
+        print(f"the same {len(_checksums(both))} artefacts with {cpu_ratio:.2f} times the CPU time")
 
 
 def _checksums(runs: Path) -> dict[str, Any]:
@@ -246,6 +246,8 @@ def _checksums(runs: Path) -> dict[str, Any]:
 def main() -> None:
     """Runs the measurement that the command line names."""
     what, *size = sys.argv[1:] or ["all"]
+    if what not in ("all", "injection", "analysis", "launches") or len(size) > 1:
+        sys.exit("Give injection, analysis or launches, and a size, or nothing for all.")
     if what in ("all", "injection"):
         measure_injection(float(*size or ["5"]))
     if what in ("all", "analysis"):
