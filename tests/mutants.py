@@ -7,6 +7,8 @@
 3. Each mutant runs in a fork that has imported the libraries but nothing of the project. The import
    of the mutated module compiles the mutant; no file is changed. The tests that run its line, those
    of its own package first, stop at the first that fails.
+4. The tests that failed run once more without a mutant. One that fails then too notices nothing: it
+   is not used again, and its mutants are run anew.
 
 A mutant that no test notices is a survivor. It is noticed after a sharper test, or it is listed in
 `equivalent_mutants.txt` with the reason why no test could tell. A stopped run resumes. The results
@@ -45,8 +47,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "mutants"
-COVERAGE, DURATIONS, SOURCES, RESULTS = (
-    FOLDER / name for name in ("coverage", "durations.json", "sources.json", "results.jsonl")
+COVERAGE, DURATIONS, SOURCES, RESULTS, CHECKED = (
+    FOLDER / name
+    for name in ("coverage", "durations.json", "sources.json", "results.jsonl", "checked.json")
 )
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
 PACKAGES = ("core", "data", "injection", "training", "detection", "analysis", "audits", "launch")
@@ -391,19 +394,33 @@ def run(modules: Sequence[str], per_module: int, seed: int, processes: int, agai
     recorded = json.loads(SOURCES.read_text())
     if changed := [m for m in modules if recorded.get(m) != source_digest(m)]:
         sys.exit(f"changed since the coverage was recorded: {changed}. Remove {SOURCES}.")
-    result_by_key = read_results()
-    covering_tests = CoveringTests()
     import_libraries()
-    waiting: list[tuple[Mutant, list[str]]] = []
-    for module in modules:
-        for mutant in draw(module, per_module, seed):
-            result = result_by_key.get(mutant.key)
-            if result is None or (again and result["outcome"] in ("survived", "no tests")):
-                waiting.append((mutant, covering_tests.choose(mutant)))
-    print(f"{len(waiting):,} mutants of {len(modules):,} modules are to run", flush=True)
-    broken = failing_without_mutant([tests for _, tests in waiting], processes)
-    chosen = [(m, [test for test in tests if test not in broken]) for m, tests in waiting]
-    run_all(chosen, covering_tests.seconds, processes)
+    while True:
+        covering_tests, result_by_key = CoveringTests(), read_results()
+        waiting: list[tuple[Mutant, list[str]]] = []
+        for module in modules:
+            for mutant in draw(module, per_module, seed):
+                result = result_by_key.get(mutant.key)
+                if result is None or (again and result["outcome"] in ("survived", "no tests")):
+                    waiting.append((mutant, covering_tests.choose(mutant)))
+        print(f"{len(waiting):,} mutants of {len(modules):,} modules are to run", flush=True)
+        run_all(waiting, covering_tests.seconds, processes)
+        if not drop_failing_tests(processes):
+            return
+        again = False
+
+
+def drop_failing_tests(processes: int) -> bool:
+    """Runs the tests that noticed a mutant without one; whether some fail, which are not used."""
+    checked = set(json.loads(CHECKED.read_text())) if CHECKED.exists() else set()
+    unchecked = {row["noticed_by"] for row in read_results().values()} - checked - {""}
+    failing = failing_without_mutant(unchecked, processes) if unchecked else set()
+    seconds = json.loads(DURATIONS.read_text())
+    for test in failing:
+        seconds.pop(test, None)
+    DURATIONS.write_text(json.dumps(seconds))
+    CHECKED.write_text(json.dumps(sorted(checked | unchecked - failing)))
+    return bool(failing)
 
 
 def run_all(
@@ -442,7 +459,10 @@ def _run_all(
         for pid, code in _ended(jobs):
             job = jobs.pop(pid)
             if code in OUTCOMES:
-                write_result(job.mutant, OUTCOMES[code], job.tests, time.monotonic() - job.began)
+                seconds_taken = time.monotonic() - job.began
+                output = (job.folder / "output").read_text(errors="replace")
+                noticed_by = min(failed_tests(output, job.tests), default="")
+                write_result(job.mutant, OUTCOMES[code], job.tests, seconds_taken, noticed_by)
                 shutil.rmtree(job.folder, ignore_errors=True)
             else:
                 print(f"no result, pytest ended with {code}: see {job.folder}/output", flush=True)
@@ -476,9 +496,9 @@ def _ended(jobs: dict[int, Job]) -> Iterator[tuple[int, int]]:
             yield pid, OUT_OF_TIME if late else os.waitstatus_to_exitcode(status)
 
 
-def failing_without_mutant(selections: Iterable[Sequence[str]], processes: int) -> set[str]:
+def failing_without_mutant(tests: Iterable[str], processes: int) -> set[str]:
     """Returns the tests that fail here in a fork without a mutant, which can tell nothing."""
-    tests = sorted({test for selection in selections for test in selection})
+    tests = sorted(tests)
     by_file: dict[str, list[str]] = defaultdict(list)
     for test in tests:
         by_file[test.partition("::")[0]].append(test)
@@ -498,7 +518,7 @@ def failing_without_mutant(selections: Iterable[Sequence[str]], processes: int) 
     finally:
         _kill(forks)
     output = "".join(file.read_text() for folder in folders for file in folder.glob("output"))
-    failed = set(re.findall(r"^(?:FAILED|ERROR) (\S+::.*?)(?: - .*)?$", output, re.MULTILINE))
+    failed = failed_tests(output, tests)
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     for test in sorted(failed):
@@ -506,11 +526,22 @@ def failing_without_mutant(selections: Iterable[Sequence[str]], processes: int) 
     return failed
 
 
+def failed_tests(output: str, tests: Iterable[str]) -> set[str]:
+    """Those of the tests that pytest's last lines list as failed."""
+    listed_lines = re.findall(r"^(?:FAILED|ERROR) (.*)$", output, re.MULTILINE)
+    return {
+        test
+        for test in tests
+        for line in listed_lines
+        if line == test or line.startswith(f"{test} - ")
+    }
+
+
 # Results
 
 
 def read_results() -> dict[str, dict]:
-    """The last result of each mutant, by its key."""
+    """The last result of each mutant by its key, less those noticed by a test no longer used."""
     if not RESULTS.exists():
         return {}
     rows = {}
@@ -518,14 +549,17 @@ def read_results() -> dict[str, dict]:
         with suppress(json.JSONDecodeError):  # a stopped run may leave a part of a line
             row = json.loads(line)
             rows[row["key"]] = row
-    return rows
+    used = json.loads(DURATIONS.read_text())
+    return {key: row for key, row in rows.items() if row["noticed_by"] in {"", *used}}
 
 
-def write_result(mutant: Mutant, outcome: str, tests: Sequence[str], seconds: float) -> None:
+def write_result(
+    mutant: Mutant, outcome: str, tests: Sequence[str], seconds: float, noticed_by: str = ""
+) -> None:
     """Appends a line to the results."""
     row = {"key": mutant.key, **asdict(mutant), "outcome": outcome}
     del row["code"]
-    row |= {"tests": len(tests), "seconds": round(seconds, 1)}
+    row |= {"tests": len(tests), "seconds": round(seconds, 1), "noticed_by": noticed_by}
     with RESULTS.open("a") as file:
         file.write("\n" * (file.tell() > 0) + json.dumps(row))
 

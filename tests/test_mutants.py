@@ -63,6 +63,8 @@ def test_a_mutant_is_named_by_its_first_line_and_what_it_has_instead(old, new, e
 def test_the_table_counts_the_last_result_of_todays_code(tmp_path, monkeypatch, capsys):
     now = mutants.digest((mutants.ROOT / MODULE).read_text())
     row = {"module": MODULE, "function": "f", "line": 3, "seconds": 1.0, "tests": 2}
+    row["noticed_by"] = ""
+    by_failing = {**row, "noticed_by": "x::fails_without_a_mutant"}
     rows = [
         {"key": "a", "source": now, "new": "x = 1", "outcome": "survived", **row},
         {"key": "b", "source": now, "new": "y = zip(a, strict=None)", "outcome": "survived", **row},
@@ -70,7 +72,10 @@ def test_the_table_counts_the_last_result_of_todays_code(tmp_path, monkeypatch, 
         {"key": "d", "source": "another", "new": "z", "outcome": "survived", **row},
         {"key": "a", "source": now, "new": "x = 1", "outcome": "noticed", **row},
         {"key": "e", "source": now, "new": "w = 2", "outcome": "survived", **row},
+        {"key": "f", "source": now, "new": "v = 3", "outcome": "noticed", **by_failing},
     ]
+    monkeypatch.setattr(mutants, "DURATIONS", tmp_path / "durations.json")
+    mutants.DURATIONS.write_text(json.dumps({"x::passes": 1.0}))
     results: Path = tmp_path / "results.jsonl"
     results.write_text("".join(json.dumps(each) + "\n" for each in rows))
     listed = tmp_path / "equivalent.txt"
@@ -162,6 +167,30 @@ mutants.run_all([(None, ["test"])], {{"test": 1.0}}, 1)
     pid = int((tmp_path / "pid").read_text())
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_test_that_fails_without_a_mutant_is_not_used_again(tmp_path, monkeypatch):
+    for name in ("DURATIONS", "CHECKED", "RESULTS"):
+        monkeypatch.setattr(mutants, name, tmp_path / name)
+    mutants.DURATIONS.write_text(json.dumps({"x::a": 1.0, "x::b": 1.0, "x::c": 1.0}))
+    rows = [{"key": key, "noticed_by": f"x::{key}" if key else ""} for key in ("a", "b", "")]
+    mutants.RESULTS.write_text("\n".join(map(json.dumps, rows)))
+    ran = []
+    monkeypatch.setattr(
+        mutants, "failing_without_mutant", lambda tests, _: ran.extend(tests) or {"x::b"}
+    )
+    assert mutants.drop_failing_tests(2)
+    assert sorted(ran) == ["x::a", "x::b"]
+    assert {*mutants.read_results()} == {"a", ""}
+    assert not mutants.drop_failing_tests(2)
+    assert len(ran) == 2  # each is checked once
+    assert json.loads(mutants.DURATIONS.read_text()) == {"x::a": 1.0, "x::c": 1.0}
+
+
+def test_the_failed_tests_are_those_that_pytest_lists():
+    output = "FAILED x::a[1 - 2] - assert 1\nERROR x::b\n1 failed FAILED x::c\n"
+    tests = ["x::a", "x::a[1 - 2]", "x::b", "x::c"]
+    assert mutants.failed_tests(output, tests) == {"x::a[1 - 2]", "x::b"}
 
 
 def test_every_listed_change_is_of_a_function_that_exists():

@@ -40,9 +40,9 @@ def test_the_audit_is_an_artefact_with_a_row_per_item(tmp_path):
     assert run(stage(tmp_path, cells="another path")).path == artifact.path
 
 
-def test_every_setting_that_changes_the_result_names_the_folder(tmp_path):
+def test_every_setting_that_changes_the_result_names_the_folder(tmp_path, folder_of):
     changes = [{}, {"confidence": 0.9}, {"choose_seed": 1}]
-    assert len({run(stage(tmp_path, **change)).path for change in changes}) == len(changes)
+    assert len({folder_of(stage(tmp_path, **change)) for change in changes}) == len(changes)
 
 
 @pytest.mark.parametrize(

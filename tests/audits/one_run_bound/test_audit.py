@@ -44,10 +44,10 @@ def test_the_audit_is_an_artefact_with_a_bound(tmp_path):
     assert json.loads(json.dumps(dict(made.counts)))
 
 
-def test_every_setting_that_changes_the_bound_names_the_folder(tmp_path):
+def test_every_setting_that_changes_the_bound_names_the_folder(tmp_path, folder_of):
     changes = [{}, {"delta": 0.0}, {"confidence": 0.9}, {"shares": [0.5]}, {"attacks": ["min_k"]},
                {"choose": "on_half"}]  # fmt: skip
-    assert len({run(stage(tmp_path, **change)).path for change in changes}) == len(changes)
+    assert len({folder_of(stage(tmp_path, **change)) for change in changes}) == len(changes)
 
 
 def test_several_rules_are_said_and_corrected(tmp_path):

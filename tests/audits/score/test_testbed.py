@@ -282,10 +282,10 @@ def test_the_audit_of_cells_is_an_artefact_with_the_errors(tmp_path):
 
 
 @pytest.mark.usefixtures("cells")
-def test_every_setting_of_cells_that_changes_the_errors_names_the_folder(tmp_path):
+def test_every_setting_of_cells_that_changes_the_errors_names_the_folder(tmp_path, folder_of):
     changes = [{}, {"spiked": [2]}, {"share": 0.2}, {"repeats": 11}, {"tolerance": 2.0},
                {"confidence": 0.9}, {"prevalence": 0.3}, {"method": "min_k"}]  # fmt: skip
-    assert len({run(stage(tmp_path, **change)).path for change in changes}) == len(changes)
+    assert len({folder_of(stage(tmp_path, **change)) for change in changes}) == len(changes)
 
 
 @pytest.mark.usefixtures("cells")

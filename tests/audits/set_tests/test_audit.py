@@ -58,10 +58,10 @@ def test_each_sets_texts_are_compared_for_themselves():
     assert len({*ids[0]}) == len(first.texts)
 
 
-def test_every_setting_that_changes_the_result_names_the_folder(tmp_path):
+def test_every_setting_that_changes_the_result_names_the_folder(tmp_path, folder_of):
     changes = [{"alpha": 0.1}, {"sizes": []}, {"draws": 4}, {"item_level": 0.2}, {"context": False},
                {"version_method": "zlib"}, {}]  # fmt: skip
-    paths = {run(stage(tmp_path, blind=False, **change)).path for change in changes}
+    paths = {folder_of(stage(tmp_path, blind=False, **change)) for change in changes}
     assert len(paths) == len(changes)
 
 
