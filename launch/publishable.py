@@ -81,16 +81,16 @@ def find_left_out(folder: Path, kind: str, names: Iterable[str], texts: bool) ->
         if Path(name).suffix not in (*DOCUMENTS, *TABLES, *PICTURES)
     }
     quoting = [name for name in names if name.startswith(f"{EXAMPLE_PAGES}/")]
-    if kind == AUDIT and any(_has_texts(folder / name, kind) for name in names):
+    if kind == AUDIT and any(_has_texts(folder / name) for name in names):
         quoting += [MARKDOWN, PAGE]
     return left_out if texts else left_out | {name: NO_TEXTS for name in quoting if name in names}
 
 
-def _has_texts(file: Path, kind: str) -> bool:
+def _has_texts(file: Path) -> bool:
     if file.suffix != ".parquet":
         return False
     with errors_naming_file(file):
-        return any(_is_text(name, kind) for name in pq.read_schema(file).names)
+        return any(name in TEXT_COLUMNS for name in pq.read_schema(file).names)
 
 
 def _is_text(column: str, kind: str) -> bool:

@@ -109,8 +109,8 @@ def draw(module: str, number: int, seed: int) -> list[Mutant]:
         changed = tree.deep_replace(node, mutation.mutated_node)
         assert isinstance(changed, libcst.Module)
         line, new = _difference(lines, changed.code.splitlines())
-        if line:
-            function = _function_name(source, line)
+        function = _function_name(source, line)
+        if function != "?":
             mutant = Mutant(module, digest(source), function, line, new, changed.code)
             drawn.setdefault(mutant.key, mutant)
         if len(drawn) == number:
@@ -336,7 +336,8 @@ def import_libraries() -> None:
     )
     names = done.stderr.rpartition("LOADED ")[2].split()
     not_libraries = ("tests", "contamination", "conftest", "__main__", "pytest", "_pytest", ".")
-    for name in names:
+    # Before its package, a module such as `_asyncio` would have a state of its own.
+    for name in sorted(names, key=lambda name: name.startswith("_")):
         if not name.startswith(not_libraries):
             try:
                 importlib.import_module(name)

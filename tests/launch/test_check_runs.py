@@ -112,6 +112,9 @@ def test_the_status_and_the_table_are_the_commands(runs, monkeypatch, capsys):
     assert states(runs) == {"model/older-000000000001": "older", "corpus/mine": "foreign"}
     monkeypatch.setattr(sys, "argv", ["launch", "check", "--prun"])
     assert main() == 2
+    monkeypatch.setattr(sys, "argv", ["launch", "check", "runs="])
+    assert main() == 2
+    assert "error: runs is '': give a folder." in capsys.readouterr().err
 
 
 def test_only_what_is_agreed_is_removed(runs):
@@ -194,6 +197,12 @@ def test_what_another_machine_left_goes_and_what_is_odd_stays(runs, capsys):
     assert not half.exists()
     assert not lease.exists()
     assert (lease.parent / "odd.lease").is_dir()
+
+
+def test_a_temporary_file_that_goes_meanwhile_is_not_left_over(runs):
+    before = states(runs)
+    (runs / "corpus/.table.far.7.unfinished").symlink_to("gone")  # as one that is renamed then
+    assert states(runs) == before
 
 
 def test_every_stage_is_looked_at():

@@ -27,7 +27,7 @@ from contamination.launch import snapshot
 from contamination.launch.__main__ import main
 from contamination.launch.cells import Launch, Outcome, overrides_digest
 from contamination.launch.config import ClusterConfig, LaunchConfig, LaunchSettings
-from contamination.launch.run_records import Cost, read_costs
+from contamination.launch.run_records import Cost, make_and_record_cost, read_costs
 from contamination.launch.saved_config import is_saved, save_config
 from contamination.launch.stage_runner import Stages
 from contamination.launch.status import CellState, _shorten_overrides, read_cell_state, status
@@ -127,6 +127,20 @@ def test_a_slice_is_made_with_records_of_its_own(launch, monkeypatch):
     assert cell.read_outcome() == Outcome("waiting", stage="train")
     with pytest.raises(ConfigError, match=r"^launch\.slice is '2/8': give cluster\.jobs\.detect"):
         LaunchConfig(slice="2/8")
+
+
+@pytest.mark.parametrize("given", [None, "given"])
+def test_a_cell_is_checked_before_it_runs_unless_its_plan_is_given(launch, monkeypatch, given):
+    cell, ran = launch.cells()[0], []
+    monkeypatch.setattr(running, "make_checked_cell_plan", lambda *_, **__: "checked")
+    monkeypatch.setattr(
+        "contamination.launch.pipeline.run_cell",
+        lambda plan, stages, until: ran.append((plan, until)),
+    )
+    settings = LaunchSettings(launch=LaunchConfig(cell=str(cell.folder), stage="inject"))
+    running._run_cell(OmegaConf.create(), settings, Stages(ClusterConfig(), cell.folder), given)
+    assert ran == [(given or "checked", "inject")]
+    assert cell.read_outcome() == Outcome("waiting", stage="inject")
 
 
 def test_a_process_takes_away_its_own_sign_of_life_and_no_others(launch):
@@ -319,6 +333,28 @@ def test_a_run_that_worked_is_recorded_with_its_devices(tmp_path, monkeypatch, w
     cost = Cost("train", "base", 7.0, 4, "cuda", str(made.path) if work == "made" else None)
     assert read_costs(tmp_path) == ([] if work == "reused" else [cost])
     assert not [*tmp_path.glob("begun-*")]
+
+
+@pytest.mark.parametrize(
+    ("stage", "package"), [("inject", "injection"), ("train", "training"), ("detect", "detection")]
+)
+def test_a_run_is_recorded_by_its_stage_and_name(tmp_path, monkeypatch, stage, package):
+    made, config = SimpleNamespace(path=tmp_path), SimpleNamespace(processes=1)
+    monkeypatch.setattr(f"contamination.{package}.run.run", lambda *_: made)
+    (tmp_path / "manifest.json").touch()
+    os.utime(tmp_path / "manifest.json", (2e9, 2e9))
+    stages = Stages(ClusterConfig(), tmp_path)
+    assert getattr(stages, stage)("study", SimpleNamespace(detection=config)) is made
+    assert [(cost.stage, cost.run) for cost in read_costs(tmp_path)] == [(stage, "study")]
+
+
+def test_a_run_counts_as_killed_from_its_beginning(tmp_path, monkeypatch):
+    monkeypatch.setattr("psutil.pid_exists", lambda pid: pid != os.getpid())
+    seen = []
+    make_and_record_cost(tmp_path, "inject", "study", 2, lambda: seen.extend(read_costs(tmp_path)))
+    (killed,) = seen
+    assert replace(killed, seconds=0.0) == Cost("inject", "study", 0.0, 2, "cpu", None, killed=True)
+    assert [cost.killed for cost in read_costs(tmp_path)] == [False]
 
 
 KILLED = """

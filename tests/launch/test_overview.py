@@ -200,14 +200,24 @@ def test_cells_share_the_runs_that_make_the_same_folder(word, shared):
     assert ("detect contaminated" in same) is ("detect contaminated" in shared)
 
 
+def test_no_two_runs_of_a_cell_make_the_same_folder():
+    found = keys("training.export_steps=[3,6]")
+    assert {"detect step-00000003", "detect step-00000006", "detect contaminated"} <= {*found}
+    assert len({*found.values()}) == len(found)
+
+
 def test_what_is_estimated_too_small_is_a_warning(own, tmp_path, monkeypatch):
     monkeypatch.setattr("contamination.injection.token_supply.GROUP_CHARACTERS", 2_000)
     with composed(*own, "injection.budget_tokens=600_000") as config:
         cell = plan(_without_hydra(config), read_benchmarks=False)
-    found = TextChecks(tmp_path, seconds=0).check(cell)
+    checks = TextChecks(tmp_path, seconds=0)
+    found = checks.check(cell)
     assert found.error is None
     (warning,) = found.warnings
     assert "(local) will probably be too small, with about" in warning
+    (part,) = found.parts
+    supply = warning.partition(" too small, with ")[2].removesuffix(".")
+    assert checks.describe_part(part) == f"corpus local: {supply}"
 
 
 def test_what_is_on_the_hub_is_not_read(own, tmp_path):

@@ -198,6 +198,12 @@ def test_a_done_cell_whose_files_were_edited_is_not_done(named, tmp_path):
     assert not _is_cell_done(cell, config, input_digests(plan(config)))
 
 
+def test_a_corpus_is_made_in_the_tasks_of_the_cluster():
+    config = composed("experiment=quickstart", "cluster=datatrove", "cluster.workers=5")
+    tasks = plan(config, read_benchmarks=False, check_base_model=False).injection.cluster
+    assert (tasks.kind, tasks.workers) == ("datatrove", 5)
+
+
 DOCS = (CONF.parent / "docs" / "launch.md").read_text()
 
 

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from contamination.analysis.law.fit import Law
@@ -124,6 +125,37 @@ def test_an_unknown_method_and_an_unvaried_factor_are_refused(folder):
 def test_the_smallest_effect_of_a_design():
     row = plan_table(stage("plan.find=effect", "plan.seeds=4")).data.iloc[0]
     assert power_of_design(row["shift"], 0.0, Design(100, 100, 4), 0.05) == pytest.approx(0.8)
+
+
+def test_the_smallest_effect_of_each_condition_of_a_report(tmp_path):
+    """Its design has the fewest members, non-members and seeds of the condition's benchmarks."""
+    columns = ["checkpoint", "metric", "condition", "occurrences", "benchmark", "n_members",
+               "n_nonmembers", "n_seeds"]  # fmt: skip
+    rows = [
+        ("contaminated", "auroc", "slow", 1, "boolq", 40, 60, 4),
+        ("contaminated", "auroc", "slow", 1, "news", 50, 30, 3),
+        ("contaminated", "auroc", "slow", 1, "all", 5, 5, 1),
+        ("clean", "auroc", "slow", 1, "news", 6, 6, 1),
+        ("contaminated", "tpr", "slow", 1, "news", 7, 7, 1),
+        ("contaminated", "auroc", "fast", 8, "news", 20, 25, 2),
+    ]
+
+    def make(folder):
+        pd.DataFrame(rows, columns=columns).to_parquet(folder / "pooled.parquet")
+        return WrittenFiles(["pooled.parquet"])
+
+    report = build_or_open(tmp_path / "runs" / "report" / "r-0123456789ab", {}, {}, make).path
+    found = plan_table(stage(f"report={report}")).data
+    named = ["design", "members", "nonmembers", "seeds", "benchmarks"]
+    assert found[named].to_numpy().tolist() == [
+        ["slow, 1 copies", 40, 30, 3, 2],
+        ["fast, 8 copies", 20, 25, 2, 1],
+    ]
+    powers = [
+        power_of_design(shift, 0.0, Design(*design), 0.05)
+        for shift, design in zip(found["shift"], [(40, 30, 3, 2), (20, 25, 2, 1)], strict=True)
+    ]
+    assert powers == pytest.approx([0.8, 0.8])
 
 
 @pytest.mark.parametrize(

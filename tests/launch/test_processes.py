@@ -204,7 +204,10 @@ def test_bad_input_names_the_field(dry, words, said):
     assert "\n" not in str(raised.value)
 
 
-@pytest.mark.parametrize("text", [None, "worker-1", "worker-1 slots=many", "worker-1 gpus=2", ""])
+@pytest.mark.parametrize(
+    "text",
+    [None, "worker-1", "worker-1 slots=many", "worker-1 slots=0", "worker-1 gpus=2", ""],
+)
 def test_a_bad_hostfile_is_named(dry, tmp_path, text):
     hostfile = tmp_path / "hosts"
     if text is not None:

@@ -273,7 +273,7 @@ def test_a_damaged_folder_is_not_uploaded(hub, report, monkeypatch, capsys):
     ("variable", "secret", "kind"),
     [
         ("HF_TOKEN", TOKEN, "the token of the Hugging Face hub"),
-        ("MY_SERVER_KEY", "a-plain-word-99", "environment variable MY_SERVER_KEY"),
+        ("MY_SERVER_KEY", "8-signs.", "environment variable MY_SERVER_KEY"),
         ("KEYS", "hf_" + "Z9y8" * 8, "a token of the Hugging Face hub"),
         ("KEYS", "sk-" + "abcdefghij" * 3, "an API key"),
     ],

@@ -53,6 +53,14 @@ def test_a_link_in_place_of_a_slice_is_none(tmp_path, name):
     assert cell.read_total_cost() == {}
 
 
+def test_damaged_overrides_are_none(tmp_path):
+    cell = CellFolder(tmp_path)
+    cell.register(["seed=0"])
+    for _ in flips(tmp_path / "overrides.json"):
+        assert cell.read_overrides() == []
+    assert cell.read_overrides() == ["seed=0"]
+
+
 def test_a_damaged_list_of_cells_is_refused(tmp_path):
     launch = Launch.of_command(str(tmp_path), "study", ["seed=0"])
     launch.register([["seed=0"]])
