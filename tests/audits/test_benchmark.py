@@ -27,6 +27,7 @@ from contamination.audits.benchmark.verdict import REFERENCE, audit_texts, order
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.files import hashed_json
 from contamination.core.hashing import file_digest
+from contamination.core.report.tables import format_interval
 from contamination.core.statistics.estimates import Estimate
 from contamination.data.examples import make_text
 from contamination.data.texts import Texts
@@ -234,6 +235,11 @@ def test_a_leak_is_found_and_its_numbers_are_in_the_sentence():
     row = found.benchmarks.iloc[0]
     assert row["auroc_low"] < row["auroc"] < row["auroc_high"]
     assert row["d_prime_low"] < 1.5 < row["d_prime_high"]
+    aurocs = [
+        format_interval(*row[[name, f"{name}_low", f"{name}_high"]])
+        for name in ("auroc", "matched_auroc")
+    ]
+    assert f"| {' | '.join(aurocs)} |" in text.partition("## Verdicts")[2].partition("## ")[0]
     assert found.questions["p_value"].is_monotonic_increasing
     assert (found.questions["adjusted"] >= found.questions["p_value"]).all()
 
@@ -443,6 +449,10 @@ def test_too_few_questions_and_no_comparison_cannot_be_judged():
     alone = verdict_of(labelled_texts(30, 0), shift=3.0)
     assert alone.verdicts == {("m", ""): UNDETERMINED}
     assert "there are no fresh questions to compare the questions with" in alone.markdown()
+    rows = labelled_texts(12, 12)
+    rows = [replace(row, cluster=f"c{i // 3}") if row.label else row for i, row in enumerate(rows)]
+    said = "12 questions and 12 comparison texts in 4 and 12 clusters are too few"
+    assert said in verdict_of(rows, shift=3.0).markdown()
 
 
 def test_versions_are_compared_within_their_question():
@@ -560,6 +570,9 @@ def test_files_are_read_before_a_model_is_opened(files):
             Benchmark(**fields).prepare(config)
     with pytest.raises(ConfigError, match="model"):
         Benchmark(questions=mine, fresh=fresh, template=template).prepare(config)
+    fields = {"questions": mine, "fresh": fresh, "order": True}
+    with pytest.raises(ConfigError, match="audit is 'fresh and order': choose one comparison"):
+        Benchmark(**fields).prepare(stage(files, files / "no-model", **fields))
 
 
 def test_what_cannot_be_used_is_named(files, toy_folders):
@@ -719,6 +732,7 @@ def test_orders_name_shards_and_an_effect_of_their_own(tokenizer):
     assert "finds the shards more familiar than the random orders: shift within shards = " in text
     assert "d′ =" not in text
     assert "not to be compared with one" in text
+    assert "- That the published order is a random one." in text
     assert found.benchmarks["shards"].tolist() == [13]
     few, notes = order_texts(Texts.of(questions[:12]), tokenizer, 512, 0)
     scores = {t.example_id: rng.normal() for t in few}

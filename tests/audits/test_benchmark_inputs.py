@@ -141,6 +141,11 @@ def test_the_first_rows_of_each_side_are_read(scored, tmp_path):
     assert scored(model="DIR", questions=path, limit=11) == (22, "DIR")
 
 
+def test_models_that_are_given_by_name_keep_it():
+    given = {"base": "a/base", "chat": "b/chat"}
+    assert api._models_by_name(None, given) == given
+
+
 def test_models_in_a_list_are_named_by_their_folders():
     found = api._models_by_name(None, ["a/base", "b/base", "b/chat/"])
     assert found == {"base (1)": "a/base", "base (2)": "b/base", "chat": "b/chat/"}

@@ -183,6 +183,17 @@ def test_a_page_that_the_spine_names_again_and_again_counts_each_time(tmp_path):
         read_books({"suspects": str(tmp_path)}, Limits(max_book_bytes=10_000))
 
 
+def test_a_book_as_large_as_the_limit_is_read(tmp_path):
+    page, more = "<p>So.</p>", "<p>On.</p>"
+    pages = {"OEBPS/text/first.xhtml": page, "OEBPS/text/second page.xhtml": more}
+    write_epub(tmp_path / "a.epub", **pages)
+    size = len(page) + len(more)
+    (book,) = read_books({"suspects": str(tmp_path)}, Limits(max_book_bytes=size))
+    assert book.text == "So.\nOn."
+    with pytest.raises(DataError, match=f"larger than audit.max_book_bytes={size - 1}"):
+        read_books({"suspects": str(tmp_path)}, Limits(max_book_bytes=size - 1))
+
+
 def test_a_page_that_the_spine_names_several_times_is_read_once(tmp_path, monkeypatch):
     package = PACKAGE.replace('<itemref idref="a"/>', '<itemref idref="a"/>' * 20)
     write_epub(tmp_path / "a.epub", **{"OEBPS/book.opf": package})

@@ -1,11 +1,13 @@
 """Questions that cannot leak: held back, generated, or one version of each."""
 
 import json
+import sys
 from datetime import UTC, date, datetime
 
 import pandas as pd
 import pytest
 
+from contamination.audits.__main__ import run_chosen_audit
 from contamination.audits.benchmark import fresh_questions as fresh_module
 from contamination.audits.benchmark.config import FreshStage
 from contamination.audits.benchmark.fresh_questions import make_fresh
@@ -36,6 +38,23 @@ def test_a_part_is_held_back_and_no_row_is_lost(questions, tmp_path):
     both = pd.concat([published, fresh]).sort_values("answer", ignore_index=True)
     pd.testing.assert_frame_equal(both, pd.read_csv(questions))
     assert json.loads((folder / "drawn.json").read_text())["fresh"] == 15
+
+
+def test_the_command_names_the_files_that_it_wrote(questions, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "out"
+    monkeypatch.setattr(sys, "argv", ["audits", "fresh", f"questions={questions}", f"out={out}"])
+    assert run_chosen_audit() == 0
+    files = [out / name for name in ("drawn.json", "fresh.csv", "published.csv")]
+    said = capsys.readouterr().out.splitlines()
+    assert said[-3:] == [f"wrote {path}" for path in files]
+
+
+def test_the_files_of_a_tsv_are_csv_files(questions, tmp_path):
+    path = tmp_path / "mine.tsv"
+    pd.read_csv(questions).to_csv(path, sep="\t", index=False)
+    folder = drawn(tmp_path, questions=str(path))
+    assert {file.name for file in folder.iterdir()} == {"published.csv", "fresh.csv", "drawn.json"}
+    assert [*pd.read_csv(folder / "fresh.csv")] == ["question", "passage", "answer"]
 
 
 @pytest.mark.parametrize(("fields", "is_sure"), [({}, True), ({"seed": 3}, False)])

@@ -1,11 +1,13 @@
 """Simulated books of known shares: do the intervals and the p-values keep their word?"""
 
+import re
 from functools import partial
 
 import numpy as np
 import pytest
 
 from contamination.audits.books.contamination_rates import (
+    RANKS,
     Rates,
     correct_rate,
     is_significantly_higher,
@@ -15,9 +17,10 @@ from contamination.audits.books.contamination_rates import (
     rogan_gladen,
 )
 from contamination.audits.books.evaluation import blind_auroc_and_interval
+from contamination.audits.books.report import AuditedBooks, build_report
 from contamination.audits.books.results import BookScores, audit_books
 from contamination.audits.books.selection import ValidationScores, compute_held_out_rates
-from contamination.audits.books.snippets import BookSnippets
+from contamination.audits.books.snippets import BookSnippets, SnippetPlan, list_word_spans
 from contamination.core.statistics.estimates import Estimate, confidence_interval
 from contamination.core.statistics.metrics import AUROC
 from contamination.data.examples import make_text
@@ -81,6 +84,28 @@ def test_where_nothing_is_told_no_share_is_given():
         assert result.separated == told
         assert all((s.corrected is not None) == told for s in result.suspects)
     assert not is_significantly_higher(rates_of(np.zeros((5, 9))), rates_of(np.zeros((5, 9))))
+
+
+def test_charts_have_the_pages_colours_and_bars_of_five_percent():
+    rng = np.random.default_rng(1)
+    scores = {
+        role: [
+            BookScores(f"{role} {i}", own[None], SNIPPETS)
+            for i, own in enumerate(books(rng, number, share, 0.3, 3.0))
+        ]
+        for role, number, share in (("positives", 8, 1), ("negatives", 8, 0), ("suspects", 3, 0.5))
+    }
+    result = audit_books([("loss", "")], *scores.values(), seed=2)
+    plan = SnippetPlan(SNIPPETS, 20, "words", list_word_spans, 0)
+    report = build_report(result, AuditedBooks("m", plan, RANKS, scores, {}, (0.5, 0.4, 0.6)))
+    charts = {chart.name: chart for chart in report.content.charts}
+    assert [*charts] == ["shares", "scores", "rates"]
+    for chart in charts.values():
+        assert {*re.findall("#[0-9a-f]{6}", chart.svg)} <= {"#ffffff"}
+    bars = charts["rates"].figure.axes[0].containers
+    assert [len(bars_of_role) for bars_of_role in bars] == [20, 20, 20]
+    for role, bars_of_role in zip(scores, (bars[1], bars[0], bars[2]), strict=True):
+        assert sum(bar.get_height() for bar in bars_of_role) == len(scores[role])
 
 
 def p_values_of_untrained(rng, offset, number, draws):

@@ -1,12 +1,14 @@
 """What the audit says of planted effects, of nothing, and of cells that can't be compared."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.audits.decontamination import inputs
+from contamination.audits.base import AuditStage
+from contamination.audits.decontamination import audit, inputs
 from contamination.audits.decontamination.findings import find, find_all, findings_frame
 from contamination.audits.decontamination.inputs import (
     NONE,
@@ -18,10 +20,13 @@ from contamination.audits.decontamination.inputs import (
 )
 from contamination.audits.decontamination.report import report
 from contamination.audits.reference_attack.strength import mean_over_examples, ratio
+from contamination.audits.run import read_findings, run
 from contamination.core.config import CONF
 from contamination.core.errors import ConfigError
 from contamination.core.report.document import html_document, markdown_document
 from contamination.core.stored_files import read_yaml
+from contamination.injection.decontamination.flagging import DECONTAMINATION_FILE
+from tests.audits.reference_attack.simulated import audited_cell
 
 K, N, COPIES = 2, 120, 4
 BENCHMARKS = np.where(np.arange(N) % 3 == 0, "long", "short")
@@ -116,6 +121,18 @@ def test_a_planted_effect_is_found_apart_from_the_spillover():
     assert half.recall.low < half.recall.value < half.recall.high
 
 
+@pytest.mark.parametrize(("escaped", "is_given"), [(4, False), (5, True)])
+def test_five_members_that_escaped_give_an_auroc(escaped, is_given):
+    planted = study()
+    cells = planted.cells["verbatim"]
+    member = planted.member & (BENCHMARKS == "short")
+    kept = np.where(member & (member.cumsum(axis=1) <= escaped), COPIES, 0)
+    left = rule_cells("few", cells[NONE].scores, planted.member, kept)
+    found = find(planted, cells[NONE], cells[ORACLE], left, 0.95)
+    assert np.isfinite(found.escaped_auroc.value) == is_given
+    assert found.escaped_members == K * escaped
+
+
 def test_intervals_of_nothing_include_0():
     """Without an effect the 95% interval excludes 0 rarely (two-way clustered by two cells)."""
     misses = 0
@@ -141,6 +158,8 @@ def test_the_report_names_rules_and_forms():
     assert "half" in text
     assert text.count("verbatim") > 5
     assert html_document(content)
+    names = ["recall", "share_left", "effect", "auroc", "escaped", "costs", "recall_by_kind"]
+    assert [table.name for table in content.tables] == [*names, "by_seed", "index"]
     frame = findings_frame(findings, planted)
     assert frame["rule"].tolist() == [NONE, ORACLE, "half"]
     assert "half0 half1" in frame["models"].tolist()
@@ -150,6 +169,72 @@ def test_the_report_names_rules_and_forms():
     ]
     assert "escaped_members" in table["escaped"]
     assert not [*table["recall"].filter(like="escaped")]
+
+
+RECORD = pd.DataFrame(
+    [("copy", "p-000", True, True, 11, ""), ("copy", "p-000", True, False, 11, ""),
+     ("copy", "p-001", False, False, 11, "too short"), ("document", "", True, False, 7, "")],
+    columns=["kind", "example_id", "flagged", "right", "tokens", "unseen"],
+)  # fmt: skip
+
+
+def stored_cell(rule, kept, record=None, documents=None):
+    """A cell of four examples, of which the first two leaked."""
+    cell = audited_cell(np.arange(4.0), np.array(kept), np.zeros(4), 0)
+    examples = cell.cell.examples.assign(member=np.arange(4) < 2)
+    matcher = read_yaml(CONF / "matcher" / f"{rule}.yaml")
+    counts = {"tokens": 1_000, "inserted_tokens": 11 * sum(kept)}
+    counts |= {} if documents is None else {"decontamination": {"documents": documents}}
+    records = {} if record is None else {DECONTAMINATION_FILE: rule}
+    artifact = SimpleNamespace(records=records, counts=counts, table=lambda _: record)
+    corpus = SimpleNamespace(config={"matcher": matcher}, artifact=artifact)
+    return replace(cell, cell=replace(cell.cell, examples=examples), corpus=corpus)
+
+
+def stored_cells():
+    everything = RECORD[RECORD["kind"] == "copy"].assign(flagged=True, right=True, unseen="")
+    return [
+        stored_cell(NONE, [2, 1, 0, 0]),
+        stored_cell(ORACLE, [0, 0, 0, 0], record=everything, documents=0),
+        stored_cell("marin", [0, 1, 0, 0], record=RECORD, documents=30),
+    ]
+
+
+def test_what_a_rule_left_out_is_read_from_its_record():
+    cells = inputs.read_study("audit.cells", stored_cells(), "loss").cells["verbatim"]
+    assert [*cells] == [NONE, ORACLE, "marin"]
+    assert all(found.leaked.tolist() == [[2, 1, 0, 0]] for found in cells.values())
+    half = cells["marin"]
+    assert half.kept.tolist() == [[0, 1, 0, 0]]
+    assert half.unseen.tolist() == [[False, True, False, False]]
+    assert half.lost.to_dict("records") == [{
+        "seed": 0, "documents_lost": 1, "tokens_lost": 7, "clean_tokens": 989,
+        "clean_documents": 30, "copy_tokens_lost": 22, "copies_flagged": 2, "copies_right": 1,
+    }]  # fmt: skip
+    nothing = {name: 0 for name in half.lost if name != "clean_tokens"}
+    assert cells[NONE].lost.to_dict("records") == [{**nothing, "clean_tokens": 967}]
+
+
+@pytest.fixture
+def stage(tmp_path, monkeypatch):
+    monkeypatch.setattr("contamination.audits.cells.open_cells", lambda *_, **__: stored_cells())
+    target = "contamination.audits.decontamination.audit.Decontamination"
+    return AuditStage(audit={"_target_": target, "cells": "report"}, runs=str(tmp_path))
+
+
+def test_the_audit_is_an_artefact_with_a_row_per_cell(stage):
+    artifact = run(stage)
+    assert artifact.counts == {"cells": 3, "models": 1}
+    table = pd.read_csv(artifact.path / "index.csv")
+    assert table["rule"].tolist() == [NONE, ORACLE, "marin"]
+    assert "- members: 2 per cell, of 4 examples\n" in read_findings(artifact)
+
+
+def test_results_of_an_older_revision_are_not_taken(stage, folder_of, monkeypatch):
+    folder = folder_of(stage)
+    assert folder_of(stage) == folder
+    monkeypatch.setattr(audit, "REVISION", audit.REVISION + 1)
+    assert folder_of(stage) != folder
 
 
 def test_rules_and_forms_have_names():

@@ -40,6 +40,15 @@ def test_the_audit_is_an_artefact_with_a_row_per_item(tmp_path):
     assert run(stage(tmp_path, cells="another path")).path == artifact.path
 
 
+def test_candidates_are_chosen_on_the_seed_that_is_given(tmp_path):
+    artifact = run(stage(tmp_path, choose_seed=1))
+    table = pd.read_parquet(artifact.path / "detectability.parquet")
+    assert table.groupby("part")["seeds"].unique().map(list).to_dict() == {
+        "chosen on": ["1"],
+        "confirmed on": ["0"],
+    }
+
+
 def test_every_setting_that_changes_the_result_names_the_folder(tmp_path, folder_of):
     changes = [{}, {"confidence": 0.9}, {"choose_seed": 1}]
     assert len({folder_of(stage(tmp_path, **change)) for change in changes}) == len(changes)

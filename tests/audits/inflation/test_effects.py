@@ -72,7 +72,9 @@ def test_equal_items_have_the_interval_of_a_mean_over_seeds():
 
 def test_what_is_missing_is_left_out_and_nothing_at_all_is_nan():
     values = np.full((2, 4), np.nan)
-    assert np.isnan(mean_effect(values, np.array([*"aabb"]), 0.95).value)
+    none = mean_effect(values, np.array([*"aabb"]), 0.95)
+    assert np.isnan([none.value, none.low, none.high]).all()
+    assert (none.seeds, none.items) == (0, 0)
     equal = mean_effect(np.zeros((2, 4)), np.array([*"aabb"]), 0.95)
     assert equal.value == 0
     assert np.isnan([equal.low, equal.high]).all()  # equal values say nothing of their spread

@@ -123,6 +123,7 @@ def test_the_report_has_all_tables():
     assert names == ["effects_accuracy", "effects_margin", "clean", "null", "detectability"]
     text = markdown_document(content)
     assert "**contaminated, 4 copies: " in text
+    assert "How inflated another model's score is" in text
     assert "<html" in html_document(content)
 
 

@@ -67,7 +67,13 @@ def test_a_half_is_chosen_on_and_the_other_judged(tmp_path):
 def test_a_bound_of_zero_is_no_proof_of_privacy():
     rule = GuessRule("loss", 0.25)
     nothing = OneRunBound(rule, 0.0, 0.6, 800, 200, 98, 1e-5, 0.95, 4.1)
-    text = markdown_document(report(nothing, Group(4, 4, 8), 1, False, {}))
+    content = report(nothing, Group(4, 4, 8), 1, False, {})
+    text = markdown_document(content)
+    (table,) = content.tables
+    assert table.header == [
+        "attack", "ε at least", "δ", "guesses", "right", "examples", "p of ε = 0", "copies",
+    ]  # fmt: skip
+    assert table.lines == [["loss", "0.000", "1e-05", "200", "98", "800", "0.6", "4"]]
     assert "**No ε above 0 is shown**" in text
     assert "an example with its 4 copies, in up to 8 sequences" in text
     assert "does not show privacy" in text

@@ -13,6 +13,7 @@ from contamination.audits.reference_attack.lira import lira_offline, lira_online
 from contamination.audits.reference_attack.moments import side_moments
 from contamination.audits.reference_attack.multivariate_lira import multivariate_lira
 from contamination.audits.reference_attack.rmia import rmia
+from contamination.audits.reference_attack.single_reference import single_reference
 from contamination.audits.reference_attack.variances import (
     PER_EXAMPLE,
     POOLED,
@@ -181,6 +182,12 @@ def test_multivariate_lira_is_the_linear_discriminant_with_oas_covariance():
             sigma = oas(residuals[text], assume_centered=True)[0]
             ratio = (x[target] - level - shift / 2) @ np.linalg.solve(sigma, shift)
             assert found[target, text] == pytest.approx(ratio, rel=1e-6, abs=1e-9)
+
+
+def test_single_reference_is_the_difference_times_the_root_of_the_length():
+    phi, reference = np.array([[-1.0, -3.0], [-2.0, -1.0]]), np.array([-2.0, -2.0])
+    found = single_reference(phi, reference, np.array([4, 9]))
+    assert found.tolist() == [[2, -3], [0, 3]]
 
 
 # leave one out

@@ -13,13 +13,14 @@ from contamination.audits.reference_attack.attacks import ReferenceCells, attack
 from contamination.audits.reference_attack.audit import ReferenceAttack
 from contamination.audits.reference_attack.findings import ConditionFindings, _agreement
 from contamination.audits.reference_attack.inputs import read_conditions
-from contamination.audits.reference_attack.report import report
+from contamination.audits.reference_attack.report import report, strength_chart
 from contamination.audits.reference_attack.strength import (
     MeanOverCells,
     d_prime,
     limit_of_models,
     mean_auroc,
 )
+from contamination.audits.reference_attack.tables import memorisation_table
 from contamination.audits.run import run
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.report.document import html_document, markdown_document
@@ -131,6 +132,19 @@ def test_rates_need_enough_non_members(findings):
     assert few.strengths["tpr_at_fpr_0.001"].isna().all()
 
 
+def test_a_rates_interval_is_that_of_a_mean_over_cells(findings):
+    inside, outside = findings.condition.references.sides(1)
+    scores, row = findings.scores["bavaria", 1], findings.strengths.set_index("attack")
+    threshold = np.sort(scores[outside])[-1 - int(0.01 * outside.sum())]
+    rates = [(s[seen] > threshold).mean() for s, seen in zip(scores, inside, strict=True)]
+    margin = norm.ppf(0.975) * np.std(rates, ddof=1) / np.sqrt(16)
+    value, low, high = (
+        row.loc["bavaria", f"tpr_at_fpr_0.01{end}"] for end in ("", "_low", "_high")
+    )
+    assert value == pytest.approx(np.mean(rates))
+    assert (low, high) == pytest.approx((value - margin, value + margin))
+
+
 def test_auroc_grows_with_the_models_towards_the_limit(findings):
     rows = findings.by_models
     rows = rows[rows["attack"] == "lira_online"].set_index("models")["auroc"]
@@ -150,6 +164,14 @@ def test_memorisation_is_the_difference_of_means(findings):
         assert row.memorisation == pytest.approx(phi[seen].mean() - phi[~seen].mean())
         assert (row.cells_in, row.cells_out) == (seen.sum(), (~seen).sum())
         assert row.text == f"The text of {row.example_id}."
+
+
+def test_a_long_text_is_cut_in_the_table_and_whole_in_the_file(findings):
+    texts = findings.condition.examples.assign(text="A line.\n" * 30)
+    long = replace(findings, condition=replace(findings.condition, examples=texts))
+    table = memorisation_table([long])
+    assert {line[-1] for line in table.lines} == {("A line. " * 30)[:89] + "…"}
+    assert {*table.data["text"]} == {"A line.\n" * 30}
 
 
 def test_shrinkage_brings_memorisation_nearer_to_the_truth():
@@ -199,11 +221,25 @@ def test_the_page_says_what_was_found(findings):
     assert "No passes" not in text
     assert "multivariate_lira is left out" in text
     assert "One run shows ε ≥" in text
+    headers = {table.name: table.header for table in content.tables}
+    assert headers["bounds"] == [
+        "condition", "copies", "attack", "cells", "median ε", "lowest", "highest",
+        "cells with ε above 0", "ε if all guesses were right",
+    ]  # fmt: skip
     assert page.count("<svg") == 2
+    assert ">models (scale: 1 / models)<" in page
     both = [findings, replace(findings, condition=replace(findings.condition, cells=[
         replace(c, cell=replace(c.cell, learning_rate=4e-3)) for c in findings.condition.cells
     ]))]  # fmt: skip
     assert html_document(report(both, {})).count("<svg") == 5  # and one by copies and rate
+
+
+def test_the_chart_shows_the_strength_of_each_attack_and_method(findings):
+    (axes,) = strength_chart(findings).figure.axes
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    points = [line for line in axes.lines if line.get_marker() == "o"]
+    shown = {names[int(point.get_ydata()[0])]: point.get_xdata()[0] for point in points}
+    assert shown == findings.strengths.set_index("attack")["d_prime"].to_dict()
 
 
 # bad input
@@ -309,7 +345,12 @@ def test_all_cells_name_the_folder_of_the_audit(monkeypatch):
         for cell in audited_cells(4, 20, 0.0, seed=copies, copies=copies, pool=f"p{copies}")
     ]
     monkeypatch.setattr("contamination.audits.cells.open_cells", lambda *_: cells)
-    monkeypatch.setattr("contamination.injection.membership.check_membership", lambda *_: None)
+    checked = []
+    monkeypatch.setattr(
+        "contamination.injection.membership.check_membership",
+        lambda _, corpus: checked.append(corpus),
+    )
     prepared = ReferenceAttack(cells="report").prepare(AuditStage(audit={}))
+    assert checked == [cell.corpus for cell in cells]  # their members were drawn by coins
     digests = {digest for cell in cells for digest in cell.cell.digests.values()}
     assert {*prepared.inputs.values()} == digests

@@ -26,7 +26,12 @@ from contamination.audits.score.testbed.cases import (
     read_cases,
 )
 from contamination.audits.score.testbed.findings import Spiking, Sufficiency, measure_errors
-from contamination.audits.score.testbed.report import _compare_with_other_twin, _verdict, _warnings
+from contamination.audits.score.testbed.report import (
+    _compare_with_other_twin,
+    _verdict,
+    _warnings,
+    error_table,
+)
 from contamination.audits.score.testbed.spiking import (
     OTHER_TWIN,
     benchmark_sizes,
@@ -79,6 +84,10 @@ def test_a_score_that_separates_is_corrected_for_and_naive_is_off_by_the_planted
     assert ipw.most == 40
     assert ipw.suffices in (10, 40)
     assert ipw.helps is not None
+    lines = [line for line in error_table(findings).lines if line[2] in (NAIVE, IPW)]
+    assert [(line[2], line[3]) for line in lines] == [
+        (IPW, "2"), (IPW, "10"), (NAIVE, "–"), (IPW, "40"),
+    ]  # fmt: skip
 
 
 def test_a_score_that_says_nothing_corrects_for_nothing():

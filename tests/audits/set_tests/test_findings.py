@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from contamination.audits.set_tests import procedures
 from contamination.audits.set_tests.findings import DIFFERENT, SetFindings
 from contamination.audits.set_tests.outcomes import HELD_OUT, PUBLISHED, REDRAWN, run_tests
-from contamination.audits.set_tests.procedures import PROCEDURES
+from contamination.audits.set_tests.procedures import PROCEDURES, RELABELLED
 from contamination.audits.set_tests.report import report
 from contamination.core.report.document import html_document, markdown_document
 from contamination.core.statistics.clopper_pearson import clopper_pearson
@@ -59,8 +60,24 @@ def test_tests_without_ingredients_are_left_out():
     bare = replace(simulated_set(), versions=None, orders=None, backdoors=None)
     outcomes = run_tests([bare], [20], 2, 0)
     assert {*outcomes["test"]} == {"twins, relabelled", "dataset inference", "CoDeC"}
+    warnings = report(SetFindings([bare], outcomes, {}, 0.05, 0.1, 0), {}).warnings
+    missing = "versions; order, exact; order, t; backdoors"
+    assert f"The cells' corpora do not allow these tests: {missing}." in warnings
     few = replace(simulated_set(members=9), orders=None)
     assert {*run_tests([few], [20], 2, 0)["test"]} == {"backdoors"}
+
+
+@pytest.mark.parametrize("draw", ["published", "redrawn"])
+def test_the_audit_of_twins_reads_each_example_once(monkeypatch, draw):
+    data, read = simulated_set(members=20), []
+
+    def combined_scores(scores):
+        read.append(scores)
+        return scores.mean(axis=0)
+
+    monkeypatch.setattr(procedures, "combined_scores", combined_scores)
+    getattr(RELABELLED, draw)(data, np.arange(20), np.random.default_rng(0))
+    assert sorted(read[0][0]) == sorted(data.examples.scores[0])
 
 
 def test_the_same_seed_gives_the_same_p_values(sets, outcomes):

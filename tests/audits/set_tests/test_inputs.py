@@ -71,14 +71,15 @@ def scored(cell, ingredients, monkeypatch):
     texts_by_what = {}
 
     def score_texts(reader, model, texts, method, what, scope="whole"):
-        texts_by_what[what, model.saw_it] = [(t.text, t.output_start, scope) for t in texts]
+        scored_texts = [(t.text, t.output_start, method, scope) for t in texts]
+        texts_by_what[what, model.saw_it] = scored_texts
         rng = np.random.default_rng(7)
         return {
             t.example_id: rng.normal() + KNOWN * (model.saw_it and t.text in seen) for t in texts
         }
 
     monkeypatch.setattr(inputs._CellReader, "_score_texts", score_texts)
-    sets = read_sets(AuditStage(audit={}), cell, "loss", False, ingredients)
+    sets = read_sets(AuditStage(audit={}), cell, "zlib", False, ingredients)
     return sets, texts_by_what
 
 
@@ -112,7 +113,7 @@ def test_what_the_model_saw_is_found_and_what_it_did_not_see_is_not(scored, test
 
 def test_orders_are_of_the_shards_own_examples_and_the_first_is_published(scored, ingredients):
     sets, texts = scored
-    orders = [text for text, _, _ in texts["orders of shards", True]]
+    orders = [text for text, *_ in texts["orders of shards", True]]
     assert len(orders) == 15 * (ORDERS + 1)  # of 16 shards, of which one has a single example
     shard = ingredients.orders.query("shard == 0")["text"].tolist()
     assert orders[0] == " | ".join(shard)
@@ -126,8 +127,16 @@ def test_orders_are_of_the_shards_own_examples_and_the_first_is_published(scored
 
 def test_an_option_is_scored_as_the_output_of_its_probe(scored):
     _, texts = scored
-    text, start, scope = texts["answers to probes", True][1]
-    assert (text, text[start:], scope) == ("probe 0 of 0: B", "B", "output")
+    text, start, method, scope = texts["answers to probes", True][1]
+    assert (text, text[start:], method, scope) == ("probe 0 of 0: B", "B", "loss", "output")
+
+
+def test_versions_have_the_method_that_is_given_and_other_texts_the_loss(scored):
+    _, texts = scored
+    methods = {what: {method for *_, method, _ in rows} for (what, _), rows in texts.items()}
+    assert methods == {
+        "versions": {"zlib"}, "orders of shards": {"loss"}, "answers to probes": {"loss"},
+    }  # fmt: skip
 
 
 def test_of_an_option_with_a_letter_the_letter_is_scored():

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from contamination.audits.run import run
-from contamination.audits.unlearning.inputs import ORIGINAL
+from contamination.audits.unlearning.inputs import ORIGINAL, open_audited_models
 from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_tokenizer
@@ -53,7 +53,9 @@ def test_a_model_with_a_twin(stage, rows, folders):
     assert drawn.groupby(["model", "chunk"]).size().unique().tolist() == [2]
     assert drawn["similarity"].between(-1, 1).all()
     assert "similarity" in ways.index
-    assert "The forget ratio of the members' min_k score is" in (made.path / "audit.md").read_text()
+    said = (made.path / "audit.md").read_text()
+    assert "The forget ratio of the members' min_k score is" in said
+    assert "| beyond non-members " in said
     assert run(given).path == made.path
 
 
@@ -155,6 +157,14 @@ def test_a_text_shorter_than_a_prompt_is_scored_and_not_completed(stage, rows):
     made = run(stage(texts=[*rows[:3], word], clean=None, methods=["min_k"]))
     assert "word" in {*read(made, "chunks")["chunk"]}
     assert "word" not in {*read(made, "continuations")["chunk"]}
+
+
+def test_the_answers_of_a_served_twin_are_stored_among_the_artefacts(folders, golden, tmp_path):
+    with Server() as server:
+        twin = {"url": server.url, "tokenizer": golden}
+        given = str(folders["original"]), str(folders["half"])
+        models = open_audited_models(*given, twin, str(tmp_path))
+    assert models.clean.source.answers.is_relative_to(tmp_path)
 
 
 @pytest.mark.slow

@@ -62,6 +62,7 @@ def test_extraction_strength_is_the_shortest_beginning_that_suffices():
             assert exact_memorization(guesses == tokens) == pytest.approx(hits / length)
     assert extraction_strength(np.array([True, False])) == 0  # open-unlearning's code: 1/2
     assert math.isnan(extraction_strength(np.array([], bool)))
+    assert math.isnan(exact_memorization(np.array([], bool)))
 
 
 def test_the_truth_ratio_is_of_geometric_means():
@@ -81,6 +82,7 @@ def test_forget_quality_is_the_test_of_kolmogorov_and_smirnov():
     assert forget_quality(one, other) == ks_2samp(one, other).pvalue
     assert forget_quality(one, other) == pytest.approx(forget_quality(1 / one, 1 / other))
     assert forget_quality(one, one) == 1
+    assert math.isnan(forget_quality(one, np.array([0.5, np.nan])))
 
 
 def test_privleak_has_muses_sign_and_the_figures_of_issue_167():
@@ -94,8 +96,8 @@ def test_privleak_has_muses_sign_and_the_figures_of_issue_167():
     assert math.isnan(privleak(0.99, 1))
 
 
-def privleak_of(auroc_shifts, n, clean="twin"):
-    """PrivLeak of the model `after` on n + n texts with scores of these shifts."""
+def shifted_scores(auroc_shifts, n):
+    """Scores of n members and n non-members, whose members are shifted by so much."""
     ids = [f"text {i}" for i in range(2 * n)]
     members = np.repeat([True, False], n)
     table = pd.DataFrame({
@@ -105,7 +107,22 @@ def privleak_of(auroc_shifts, n, clean="twin"):
     values = {
         name: rng.normal(size=2 * n) + shift * members for name, shift in auroc_shifts.items()
     }
-    return _privleak_columns(Quantity("min_k", AuditUnits(table, 0), values, True), "after", clean)
+    return Quantity("min_k", AuditUnits(table, 0), values, True)
+
+
+def privleak_of(auroc_shifts, n, clean="twin"):
+    """PrivLeak of the model `after` on n + n texts with scores of these shifts."""
+    return _privleak_columns(shifted_scores(auroc_shifts, n), "after", clean)
+
+
+def test_privleaks_interval_is_of_the_paired_draws_of_both_models():
+    shifts = {"after": 0.5, "twin": 0.1}
+    score, row = shifted_scores(shifts, 40), privleak_of(shifts, 40)
+    after, twin = (score.units.auroc(score.values[name]) for name in shifts)
+    draws = [privleak(*pair) for pair in zip(after.draws, twin.draws, strict=True)]
+    assert row["privleak"] == pytest.approx(privleak(after.value, twin.value))
+    ends = row["privleak_low"], row["privleak_high"]
+    assert ends == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])))
 
 
 @pytest.mark.parametrize(("shift", "n"), [(20, 40), (3.5, 20)])
