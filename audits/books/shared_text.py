@@ -109,13 +109,11 @@ class BoilerplateRun:
         position: BEGINNING or END.
         words: the number of words.
         first_words: the first few of them.
-        books: the number of books that share some of them, including this one.
     """
 
     position: str
     words: int
     first_words: str
-    books: int
 
 
 def strip_boilerplate(
@@ -202,22 +200,16 @@ def _strip_text(
     start, stop, runs = 0, len(text), []
     if length := edges[BEGINNING].shared_word_count(index):
         start = first_spans[length][0]
-        counts = edges[BEGINNING].word_book_counts(index)[:length]
-        runs.append(_make_boilerplate_run(BEGINNING, text, first_spans[:length], counts))
+        runs.append(_make_boilerplate_run(BEGINNING, text, first_spans[:length]))
     if length := edges[END].shared_word_count(index):
         stop = last_spans[-length - 1][1]
-        counts = edges[END].word_book_counts(index)[-length:]
-        runs.append(_make_boilerplate_run(END, text, last_spans[-length:], counts))
+        runs.append(_make_boilerplate_run(END, text, last_spans[-length:]))
     return text[start:stop], tuple(runs)
 
 
-def _make_boilerplate_run(
-    position: str, text: str, spans: Sequence[Span], book_counts: NDArray[np.intp]
-) -> BoilerplateRun:
+def _make_boilerplate_run(position: str, text: str, spans: Sequence[Span]) -> BoilerplateRun:
     first_words = text[spans[0][0] : spans[:FIRST_WORDS][-1][1]]
-    return BoilerplateRun(
-        position, len(spans), " ".join(first_words.split()), int(book_counts.max())
-    )
+    return BoilerplateRun(position, len(spans), " ".join(first_words.split()))
 
 
 def _shared_edge_word_count(book_counts: NDArray[np.intp]) -> int:

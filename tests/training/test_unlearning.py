@@ -88,7 +88,8 @@ def test_an_objective_is_its_formula(sets, models, monkeypatch, name, layout):
     )
     start, now, reinforced = models
     monkeypatch.setattr(
-        "contamination.training.objectives.relabel.load_model", lambda *_: reinforced
+        "contamination.training.objectives.relabel.load_model",
+        lambda field, *_: {"training.reinforced_path": reinforced}[field],
     )
     objective = make_objective(config).prepare_from_start(start, corpus.sequences, config, HERE)
     rows = np.arange(len(corpus.sequences))
@@ -99,6 +100,15 @@ def test_an_objective_is_its_formula(sets, models, monkeypatch, name, layout):
     found = total / objective.count_terms(corpus.sequences, rows)
     assert found == pytest.approx(naive(name, models, corpus, loss_on), rel=EXACT)
     assert objective.weight == (-1 if name == "ascent" else 1)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_has_what_all_have_in_common(name):
+    for loss_on, compiled in (("output", False), ("all", True)):
+        made = make_objective(TrainingConfig(objective=name, loss_on=loss_on, compile=compiled))
+        assert (type(made), made.loss_on, made.compiled) == (
+            OBJECTIVE_CLASSES[name], loss_on, compiled
+        )  # fmt: skip
 
 
 def test_the_objectives_are_named_once_and_difference_is_ascent_with_retained_text():
