@@ -125,6 +125,13 @@ def test_a_question_that_was_answered_after_the_first_date_is_no_member(built, t
     assert kept["read"]["documents"] == {"member": 13, "non-member": 12}
 
 
+def test_a_question_without_a_date_is_said(built, tmp_path):
+    path = stack_exchange(tmp_path / "Posts.xml", texts(1), [BEFORE])
+    path.write_text(path.read_text().replace("2014-05-01", "May"))
+    with pytest.raises(DataError, match=r"Posts\.xml.*no date \(.*May"):
+        built("source=stackexchange", f"source.paths={path}")
+
+
 def test_of_a_sites_folder_the_posts_are_read(built, tmp_path):
     stack_exchange(tmp_path / "Posts.xml", texts(60), drawn_dates(60))
     (tmp_path / "Users.xml").write_text("<users></users>")

@@ -152,3 +152,11 @@ def test_which_pass_counts_the_tokens_does_not_depend_on_the_order_of_passes():
         == find_token_count_stats(orders[1])
         == {"x": Pass("target", "infill", future=1)}
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "title"),
+    [("model.path", "original"), ("reference.path", "reference original")],
+)
+def test_the_progress_of_another_model_than_the_one_under_test_names_it(toy_folders, field, title):
+    assert HFModel.from_path(field, str(toy_folders["target"])).bar_title("original") == title

@@ -15,6 +15,7 @@ from contamination.detection.models import open_model
 from contamination.detection.models.served.capabilities import find_dialect
 from contamination.detection.models.served.chat import REQUEST
 from contamination.detection.models.served.client import Client
+from contamination.detection.models.served.completions import Dialect
 from contamination.detection.models.served.responses import Completion, Logprobs
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
@@ -267,3 +268,10 @@ def test_the_probe_says_what_a_chat_can_do(tmp_path, chatting):
         said = probe(ProbeStage(str(tmp_path / "runs"), model, NODES))
     assert "takes chats, and only answers" in said
     assert "methods: cdd, samia, by sampling only" in said
+
+
+def test_what_is_stored_of_a_servers_form_tells_chats_from_completions():
+    assert Dialect(ids=False).to_record() == {"ids": False, "names_ids": True}
+    assert Dialect(names_ids=False, chat=True).to_record() == {
+        "ids": True, "names_ids": False, "chat": True, "continues": False
+    }  # fmt: skip
