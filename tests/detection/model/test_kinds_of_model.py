@@ -156,7 +156,11 @@ def test_which_pass_counts_the_tokens_does_not_depend_on_the_order_of_passes():
 
 @pytest.mark.parametrize(
     ("field", "title"),
-    [("model.path", "original"), ("reference.path", "reference original")],
+    [
+        ("model.path", "original"),
+        ("reference.path", "reference original"),
+        ("audit.models.0", "audit original"),
+    ],
 )
 def test_the_progress_of_another_model_than_the_one_under_test_names_it(toy_folders, field, title):
     assert HFModel.from_path(field, str(toy_folders["target"])).bar_title("original") == title
