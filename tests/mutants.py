@@ -550,8 +550,8 @@ def read_results() -> dict[str, dict]:
         with suppress(json.JSONDecodeError):  # a stopped run may leave a part of a line
             row = json.loads(line)
             rows[row["key"]] = row
-    used = json.loads(DURATIONS.read_text())
-    return {key: row for key, row in rows.items() if row["noticed_by"] in {"", *used}}
+    used_tests = {"", *json.loads(DURATIONS.read_text())}
+    return {key: row for key, row in rows.items() if row["noticed_by"] in used_tests}
 
 
 def write_result(

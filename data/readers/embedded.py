@@ -147,7 +147,7 @@ class EmbeddedRows:
             yield Row(shard, number, row)
 
 
-@cache  # a launch reads its pools several times; their shares of the package are small
+@cache  # a launch reads its pools several times, and a benchmark has few megabytes
 def _used_rows(
     path: Path, file: str, required: tuple[str, ...], pool_field: str | None
 ) -> tuple[tuple[int, Mapping[str, Any]], ...]:

@@ -339,20 +339,20 @@ def test_a_run_that_worked_is_recorded_with_its_devices(tmp_path, monkeypatch, w
     ("stage", "package"), [("inject", "injection"), ("train", "training"), ("detect", "detection")]
 )
 def test_a_run_is_recorded_by_its_stage_and_name(tmp_path, monkeypatch, stage, package):
-    made, config = SimpleNamespace(path=tmp_path), SimpleNamespace(processes=1)
-    monkeypatch.setattr(f"contamination.{package}.run.run", lambda *_: made)
+    artifact, config = SimpleNamespace(path=tmp_path), SimpleNamespace(processes=1)
+    monkeypatch.setattr(f"contamination.{package}.run.run", lambda *_: artifact)
     (tmp_path / "manifest.json").touch()
     os.utime(tmp_path / "manifest.json", (2e9, 2e9))
     stages = Stages(ClusterConfig(), tmp_path)
-    assert getattr(stages, stage)("study", SimpleNamespace(detection=config)) is made
+    assert getattr(stages, stage)("study", SimpleNamespace(detection=config)) is artifact
     assert [(cost.stage, cost.run) for cost in read_costs(tmp_path)] == [(stage, "study")]
 
 
 def test_a_run_counts_as_killed_from_its_beginning(tmp_path, monkeypatch):
     monkeypatch.setattr("psutil.pid_exists", lambda pid: pid != os.getpid())
-    seen = []
-    make_and_record_cost(tmp_path, "inject", "study", 2, lambda: seen.extend(read_costs(tmp_path)))
-    (killed,) = seen
+    costs = []
+    make_and_record_cost(tmp_path, "inject", "study", 2, lambda: costs.extend(read_costs(tmp_path)))
+    (killed,) = costs
     assert replace(killed, seconds=0.0) == Cost("inject", "study", 0.0, 2, "cpu", None, killed=True)
     assert [cost.killed for cost in read_costs(tmp_path)] == [False]
 

@@ -201,9 +201,9 @@ def test_cells_share_the_runs_that_make_the_same_folder(word, shared):
 
 
 def test_no_two_runs_of_a_cell_make_the_same_folder():
-    found = keys("training.export_steps=[3,6]")
-    assert {"detect step-00000003", "detect step-00000006", "detect contaminated"} <= {*found}
-    assert len({*found.values()}) == len(found)
+    key_by_run = keys("training.export_steps=[3,6]")
+    assert {"detect step-00000003", "detect step-00000006", "detect contaminated"} <= {*key_by_run}
+    assert len({*key_by_run.values()}) == len(key_by_run)
 
 
 def test_what_is_estimated_too_small_is_a_warning(own, tmp_path, monkeypatch):

@@ -145,15 +145,15 @@ def test_the_smallest_effect_of_each_condition_of_a_report(tmp_path):
         return WrittenFiles(["pooled.parquet"])
 
     report = build_or_open(tmp_path / "runs" / "report" / "r-0123456789ab", {}, {}, make).path
-    found = plan_table(stage(f"report={report}")).data
-    named = ["design", "members", "nonmembers", "seeds", "benchmarks"]
-    assert found[named].to_numpy().tolist() == [
+    table = plan_table(stage(f"report={report}")).data
+    columns_of_design = ["design", "members", "nonmembers", "seeds", "benchmarks"]
+    assert table[columns_of_design].to_numpy().tolist() == [
         ["slow, 1 copies", 40, 30, 3, 2],
         ["fast, 8 copies", 20, 25, 2, 1],
     ]
     powers = [
         power_of_design(shift, 0.0, Design(*design), 0.05)
-        for shift, design in zip(found["shift"], [(40, 30, 3, 2), (20, 25, 2, 1)], strict=True)
+        for shift, design in zip(table["shift"], [(40, 30, 3, 2), (20, 25, 2, 1)], strict=True)
     ]
     assert powers == pytest.approx([0.8, 0.8])
 

@@ -105,8 +105,10 @@ def test_an_objective_is_its_formula(sets, models, monkeypatch, name, layout):
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_objective_has_what_all_have_in_common(name):
     for loss_on, compiled in (("output", False), ("all", True)):
-        made = make_objective(TrainingConfig(objective=name, loss_on=loss_on, compile=compiled))
-        assert (type(made), made.loss_on, made.compiled) == (
+        objective = make_objective(
+            TrainingConfig(objective=name, loss_on=loss_on, compile=compiled)
+        )
+        assert (type(objective), objective.loss_on, objective.compiled) == (
             OBJECTIVE_CLASSES[name], loss_on, compiled
         )  # fmt: skip
 

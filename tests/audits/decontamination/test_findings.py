@@ -127,10 +127,10 @@ def test_five_members_that_escaped_give_an_auroc(escaped, is_given):
     cells = planted.cells["verbatim"]
     member = planted.member & (BENCHMARKS == "short")
     kept = np.where(member & (member.cumsum(axis=1) <= escaped), COPIES, 0)
-    left = rule_cells("few", cells[NONE].scores, planted.member, kept)
-    found = find(planted, cells[NONE], cells[ORACLE], left, 0.95)
-    assert np.isfinite(found.escaped_auroc.value) == is_given
-    assert found.escaped_members == K * escaped
+    few = rule_cells("few", cells[NONE].scores, planted.member, kept)
+    findings = find(planted, cells[NONE], cells[ORACLE], few, 0.95)
+    assert np.isfinite(findings.escaped_auroc.value) == is_given
+    assert findings.escaped_members == K * escaped
 
 
 def test_intervals_of_nothing_include_0():

@@ -22,7 +22,7 @@ def cells():
 @pytest.fixture
 def stage(cells, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "contamination.audits.cells.open_cells", lambda *_, **__: [one.cell for one in cells]
+        "contamination.audits.cells.open_cells", lambda *_, **__: [cell.cell for cell in cells]
     )
     monkeypatch.setattr("contamination.audits.cells.named_apart", list)
     monkeypatch.setattr(inputs, "read_cells", lambda field, opened: cells)
