@@ -10,6 +10,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections import Counter
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from contamination.core.integrity import MANIFEST
 from contamination.core.lock import LOCKS_FOLDER
+from tests.faults.warm import Warm, WarmProcess
 from tests.launch.started import ENVIRONMENT
 from tests.small import contents
 
@@ -32,7 +34,7 @@ KINDS = {"corpus": "inject", "model": "train", "passes": "detect", "scores": "de
 MARK = "FAULT_RUN"
 KILLS_IN_A_ROW = 6
 AT_WORK = 0.75
-"""The share of kills whose time begins where the work does: else most would hit the imports."""
+"""The share of kills that hit forks of a warm process at work: else most would hit the imports."""
 ORPHAN_SECONDS = 15.0
 OBEY_SECONDS = 10.0
 STEP_SECONDS = 2.0  # of the toy's training, on a busy machine
@@ -47,7 +49,7 @@ class Command:
 
     Attributes:
         name: for the table.
-        words: the command, given its runs folder.
+        words: the module and its arguments, given its runs folder.
         prepare: makes the runs folder that it starts with.
     """
 
@@ -58,10 +60,15 @@ class Command:
 
 @dataclass(frozen=True)
 class Seconds:
-    """How long a command took that was left alone, and how long before its work began."""
+    """How long a command took that was left alone, and how long its work of that took.
+
+    Attributes:
+        whole: from the start of Python to its end.
+        work: of a fork of a warm process, from its first lease to its end.
+    """
 
     whole: float
-    before_work: float
+    work: float
 
     @property
     def to_obey(self) -> float:
@@ -118,15 +125,20 @@ class Tally:
 
 
 class Run:
-    """A command that runs, with every process that it starts, known by a mark they inherit."""
+    """A command that runs, with every process that it starts: of its session, or with its mark."""
 
-    def __init__(self, words: list[str], log: Path) -> None:
+    def __init__(self, words: list[str], log: Path, warm: Warm | None = None) -> None:
         self.log, self.began, self.mark = log, time.time(), f"{MARK}={uuid.uuid4()}".encode()
         name, _, value = self.mark.decode().partition("=")
+        log.write_bytes(b"")
+        self.process: subprocess.Popen | WarmProcess
+        if warm is not None:
+            self.process = warm.start(words, log, {name: value})
+            return
         with log.open("w") as out:
             self.process = subprocess.Popen(
-                words, env={**ENVIRONMENT, name: value}, stdout=out, stderr=subprocess.STDOUT,
-                start_new_session=True,
+                [sys.executable, "-m", *words], env={**ENVIRONMENT, name: value}, stdout=out,
+                stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
 
     def said(self) -> str:
@@ -137,9 +149,11 @@ class Run:
         found = {}
         for place in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if self.mark in (place / "environ").read_bytes().split(b"\0"):
-                    words = (place / "cmdline").read_bytes().replace(b"\0", b" ")
-                    found[int(place.name)] = words.decode(errors="replace")[:200]
+                pid, words = int(place.name), (place / "cmdline").read_bytes()
+                is_ours = self.process.pid in (pid, os.getsid(pid))
+                is_ours |= self.mark in (place / "environ").read_bytes().split(b"\0")
+                if is_ours and words:  # a zombie has none
+                    found[pid] = words.replace(b"\0", b" ").decode(errors="replace")[:200]
         return found
 
     def signal(self, number: signal.Signals, target: str) -> None:
@@ -190,17 +204,18 @@ def stage_of(runs: Path, began: float, whole: Contents | None = None) -> str:
     return "end" if over else "start"
 
 
-def kill(command: Command, runs: Path, log: Path, after: float, at_work: bool,
+def kill(command: Command, runs: Path, log: Path, after: float, warm: Warm | None,
          number: signal.Signals, target: str, limit: float, whole: Contents,
          tally: Tally) -> bool:  # fmt: skip
-    """Start the command and kill it `after` seconds, `at_work` of its work; whether it lived.
+    """Start the command and kill it after so many seconds; whether it lived.
 
-    To obey a signal it has `limit` seconds. `whole` are the artefacts of a run left alone.
+    With `warm` it is a fork of that process, and the seconds are those of its work. To obey a
+    signal it has `limit` seconds. `whole` are the artefacts of a run left alone.
     """
-    run = Run(command.words(runs), log)
+    run = Run(command.words(runs), log, warm)
     try:
-        while at_work and run.process.poll() is None and stage_of(runs, run.began) == "start":
-            time.sleep(0.05)
+        while warm and run.process.poll() is None and stage_of(runs, run.began) == "start":
+            time.sleep(0.02)
         with suppress(subprocess.TimeoutExpired):
             run.process.wait(after)
             _ended(run, tally)
@@ -227,9 +242,10 @@ def kill(command: Command, runs: Path, log: Path, after: float, at_work: bool,
     return True
 
 
-def finish(command: Command, runs: Path, log: Path, whole: Contents, tally: Tally) -> None:
+def finish(command: Command, runs: Path, log: Path, warm: Warm, whole: Contents,
+           tally: Tally) -> None:  # fmt: skip
     """The command once more, left alone; then its artefacts are compared."""
-    run = Run(command.words(runs), log)
+    run = Run(command.words(runs), log, warm)
     try:
         with suppress(subprocess.TimeoutExpired):
             run.process.wait(600)
@@ -252,13 +268,14 @@ def _ended(run: Run, tally: Tally) -> None:
         tally.interventions.append(f"status {run.process.poll()}: {said[-4000:]}")
 
 
-def chain(command: Command, place: Path, whole: Contents, seconds: Seconds,
+def chain(command: Command, place: Path, warm: Warm, whole: Contents, seconds: Seconds,
           draws: Iterator[Draw], tally: Tally) -> None:  # fmt: skip
     """Kill and start again on one runs folder after another, until the draws are used up.
 
     Args:
         command: what is killed.
         place: where the runs folders go.
+        warm: the process whose forks are killed at work.
         whole: the artefacts of a run that was left alone.
         seconds: those of that one.
         draws: of each kill, its random numbers, signal and target.
@@ -273,18 +290,18 @@ def chain(command: Command, place: Path, whole: Contents, seconds: Seconds,
                 folders += 1
                 runs, kills = place / f"runs-{folders}", 0
                 command.prepare(runs)
-            at_work = draw.random() < AT_WORK
-            after = draw.uniform(0, seconds.whole - seconds.before_work * at_work)
+            forked = warm if draw.random() < AT_WORK else None
+            after = draw.uniform(0, seconds.work if forked else seconds.whole)
             killed = kill(
-                command, runs, log, after, at_work, number, target, seconds.to_obey, whole, tally
+                command, runs, log, after, forked, number, target, seconds.to_obey, whole, tally
             )
             if not killed:  # it had ended before
                 runs = _compare(runs, whole, tally)
         kills += 1
         if kills == KILLS_IN_A_ROW:
-            runs = finish(command, runs, log, whole, tally)
+            runs = finish(command, runs, log, warm, whole, tally)
     if runs is not None:
-        finish(command, runs, log, whole, tally)
+        finish(command, runs, log, warm, whole, tally)
 
 
 def _compare(runs: Path, whole: Contents, tally: Tally) -> None:

@@ -7,7 +7,6 @@ FAULT_KILLS=1000 is how many kills there are in all, and FAULT_SEED=0 what draws
 from __future__ import annotations
 
 import os
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -19,7 +18,8 @@ from tests.bad_inputs.material import jsonl, make
 from tests.bad_inputs.row import GOOD, M
 from tests.detection.model.served.server import NAME, Server
 from tests.faults.kills import Command, Run, Seconds, Tally, chain, plan, stage_of, table
-from tests.launch.started import QUICK, TWO, copied
+from tests.faults.warm import Warm
+from tests.launch.started import ENVIRONMENT, QUICK, TWO, copied
 from tests.small import SMALL, contents
 from tests.training.processes import TINY
 
@@ -27,7 +27,6 @@ KILLS = int(os.environ.get("FAULT_KILLS", "28"))
 SEED = int(os.environ.get("FAULT_SEED", "0"))
 CHAINS = 2
 TEXTS, DOCUMENTS = 2_000, 6_000  # work of a second or more
-PYTHON = sys.executable
 SERVED = "detection, served"
 LAUNCHED = ("pipeline", "training by 1", "training by 2")
 STAGES = ("injection", "injection finetuning", "injection export", "injection decontaminate",
@@ -36,27 +35,37 @@ STAGES = ("injection", "injection finetuning", "injection export", "injection de
 pytestmark = pytest.mark.slow
 
 
-def left_alone(command, place):
-    """The artefacts of a run that nobody kills, its seconds, and those before its work begins."""
-    runs = place / "whole"
+def left_alone(command, runs, warm=None):
+    """Runs a command that nobody kills; its seconds, and those of its work."""
     command.prepare(runs)
-    run, began, at_work = Run(command.words(runs), place / "whole.log"), time.monotonic(), None
+    began, work_began = time.monotonic(), None
+    run = Run(command.words(runs), runs.with_suffix(".log"), warm)
     try:
         while run.process.poll() is None and time.monotonic() < began + 600:
-            if at_work is None and stage_of(runs, run.began) != "start":
-                at_work = time.monotonic() - began
+            if work_began is None and stage_of(runs, run.began) != "start":
+                work_began = time.monotonic()
             time.sleep(0.02)
         assert run.process.poll() == 0, run.said()[-4000:]
     finally:
         run.end()
-    return runs, Seconds(time.monotonic() - began, at_work or 0.0)
+    ended = time.monotonic()
+    return ended - began, ended - (work_began or began)
+
+
+@pytest.fixture(scope="module")
+def warm():
+    """What has the environment of a command that is started, and so rounds as it does."""
+    server = Warm(ENVIRONMENT)
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """The runs folder of one small cell."""
-    command = Command("pipeline", pipeline)
-    return left_alone(command, tmp_path_factory.mktemp("small"))[0]
+    runs = tmp_path_factory.mktemp("small") / "whole"
+    left_alone(Command("pipeline", pipeline), runs)
+    return runs
 
 
 @pytest.fixture(scope="module")
@@ -91,15 +100,15 @@ def server():
 
 
 def pipeline(runs):
-    return [PYTHON, "-m", "launch", *SMALL, "wandb.mode=disabled", f"runs={runs}"]
+    return ["launch", *SMALL, "wandb.mode=disabled", f"runs={runs}"]
 
 
 def launched(name, small):
     """The whole pipeline; training by one process, and by two."""
     (corpus,) = small.glob("corpus/*-study-*")
-    by_one = [PYTHON, "-m", "training", f"corpus_folder={corpus}", *TINY, "deepspeed=zero2",
-           "training.evaluate_every_steps=5", "training.export_steps=[7]"]  # fmt: skip
-    by_two = [PYTHON, "-m", "launch", *QUICK, "launch.stage=train", "cluster.retries=0", TWO]
+    by_one = ["training", f"corpus_folder={corpus}", *TINY, "deepspeed=zero2",
+              "training.evaluate_every_steps=5", "training.export_steps=[7]"]  # fmt: skip
+    by_two = ["launch", *QUICK, "launch.stage=train", "cluster.retries=0", TWO]
     return {
         "pipeline": Command(name, pipeline),
         "training by 1": Command(name, lambda runs: [*by_one, f"runs={runs}"]),
@@ -138,28 +147,30 @@ def one_stage(name, material, server):
         "audits": GOOD["audits"],
         "analysis": [*GOOD["analysis"], "analysis.draws=2000"],
     }  # fmt: skip
-    words = ["-m", *("detection" if name == SERVED else name).split()]
+    words = ("detection" if name == SERVED else name).split()
     words += [word.replace(M, str(material)) for word in arguments[name]]
-    return Command(name, lambda runs: [PYTHON, *words, f"runs={runs}"])
+    return Command(name, lambda runs: [*words, f"runs={runs}"])
 
 
 @pytest.mark.parametrize("name", [*LAUNCHED, *STAGES])
-def test_a_killed_command_ends_as_one_left_alone(request, tmp_path, name, capsys):
+def test_a_killed_command_ends_as_one_left_alone(request, tmp_path, name, warm, capsys):
     fixtures = ["small"] if name in LAUNCHED else ["material", "server"]
     make_command = launched if name in LAUNCHED else one_stage
     command = make_command(name, *map(request.getfixturevalue, fixtures))
     tally = Tally()
-    whole, seconds = left_alone(command, tmp_path)
-    assert contents(whole)
+    whole, warm_runs = tmp_path / "whole", tmp_path / "warm"
+    seconds = Seconds(left_alone(command, whole)[0], left_alone(command, warm_runs, warm)[1])
+    assert contents(whole) == contents(warm_runs) != {}
     kills = plan(-(-KILLS // len([*LAUNCHED, *STAGES])), f"{SEED} {name}")
     places = [tmp_path / f"chain-{n}" for n in range(CHAINS)]
     draws = iter(kills)
     with ThreadPoolExecutor(CHAINS) as pool, capsys.disabled():  # half an hour without a word?
-        print(f"\nseed {SEED}, {len(kills)} kills over {seconds.whole:.1f} s, "
-              f"{seconds.before_work:.1f} s of them before its work")  # fmt: skip
+        print(f"\nseed {SEED}, {len(kills)} kills of {name}: {seconds.whole:.1f} s, "
+              f"of a warm process {seconds.work:.1f} s of work")  # fmt: skip
         for place in places:
             place.mkdir()
-        list(pool.map(lambda p: chain(command, p, contents(whole), seconds, draws, tally), places))
+        common = warm, contents(whole), seconds, draws, tally
+        list(pool.map(lambda place: chain(command, place, *common), places))
         print(table(tally))
     assert not tally.interventions, tally.interventions[0]
     assert not tally.others
