@@ -31,6 +31,7 @@ MIN_CACHED_BYTES = 1 << 20  # size of the smallest file whose digest is cached
 MIN_PROGRESS_BYTES = 1 << 28  # total size from which a progress bar is shown
 BLOCK_BYTES = 1 << 20
 THREADS = 4  # hashing releases the GIL
+MIN_THREADED_BYTES = 1 << 23  # total size of small files that threads hash faster than one
 MAX_CLOCK_TICK_NS = 2 * 10**9  # the coarsest clock of a file system
 
 
@@ -82,7 +83,10 @@ def folder_digest(folder: Path) -> str:
 def _hash_files(path_by_name: Mapping[str, Path], use_cache: bool) -> dict[str, str]:
     from contamination.core.progress import progress_bar  # it imports modules that hash files
 
-    total_bytes = sum(path.stat().st_size for path in path_by_name.values())
+    sizes = [path.stat().st_size for path in path_by_name.values()]
+    total_bytes = sum(sizes)
+    if max(sizes) < MIN_CACHED_BYTES and total_bytes < MIN_THREADED_BYTES:
+        return {name: _hash_file(path, use_cache) for name, path in path_by_name.items()}
     disable_bar = total_bytes < MIN_PROGRESS_BYTES
     progress_options: dict[str, Any] = {"unit": "B", "unit_scale": True, "disable": disable_bar}
     bar = progress_bar(total=total_bytes, desc="hashing", leave=False, **progress_options)
@@ -106,7 +110,9 @@ def _hash_files(path_by_name: Mapping[str, Path], use_cache: bool) -> dict[str, 
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _hash_file(path: Path, use_cache: bool, advance: Callable[[int], None]) -> str:
+def _hash_file(
+    path: Path, use_cache: bool, advance: Callable[[int], None] = lambda block_bytes: None
+) -> str:
     path = path.resolve()
     for _ in range(2):  # a change of permissions or links alone succeeds the second time
         start_ns = time.time_ns()

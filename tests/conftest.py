@@ -34,6 +34,21 @@ def pytest_runtest_protocol():
         os.environ.update(before)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def leave_out_slow_calls():
+    """What no test can notice, in this process and its forks; others are as users run them.
+
+    Hydra composes a command's configuration twice, first for `hydra.mode`, which no file here and
+    no test gives. What a test writes need not outlast a loss of power.
+    """
+    from hydra._internal.hydra import Hydra
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Hydra, "get_mode", lambda *_, **__: None)
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 def pytest_runtest_setup(item):
     """A GPU test is skipped where there is no GPU."""
     if item.get_closest_marker("gpu"):

@@ -191,9 +191,14 @@ def _package_folder(package: str, folder: str) -> Path:
     return Path(str(installed.locate_file(folder)))
 
 
-def _code_file_by_path() -> dict[str, Path]:
+def _code_file_by_path() -> Mapping[str, Path]:
     """Returns Meson's modules in the order of their paths."""
-    root = _package_folder("meson", "mesonbuild")
+    return _python_file_by_path(_package_folder("meson", "mesonbuild"))
+
+
+@cache
+def _python_file_by_path(root: Path) -> Mapping[str, Path]:
+    """An installed package has the same modules while this process runs."""
     modules = {path.relative_to(root).as_posix(): path for path in root.rglob("*.py")}
     return dict(sorted(modules.items()))
 
