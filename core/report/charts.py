@@ -98,7 +98,7 @@ class InlineChart:
 
     def _svg(self) -> str:
         with StringIO() as file, _page_style():
-            self.figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+            self.figure.savefig(file, format="svg")
             svg = file.getvalue()
         svg = svg[svg.index("<svg") :].rstrip()
         return re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -135,6 +135,8 @@ def page_figure(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
         axes = figure.subplots()
         axes.patch.set_alpha(0)
         yield figure, axes
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # each rendering would move the axes a little further
 
 
 @contextmanager

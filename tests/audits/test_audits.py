@@ -115,7 +115,8 @@ def test_a_chart_has_the_pages_own_colours(stage):
 def test_charts_have_files_of_their_own_and_the_same_bytes_every_time(tmp_path):
     def drawn():
         with page_figure(4, 3) as (figure, axes):
-            axes.plot([1, 2], [3, 4], label="a line")
+            axes.bar(["a model with a long name", "another"], [3, 4])
+            axes.tick_params(axis="x", rotation=30)
             return InlineChart("scores", "Title", figure, "label", "caption")
 
     content = ReportContent("Title", [], charts=[drawn(), drawn()])
@@ -124,6 +125,8 @@ def test_charts_have_files_of_their_own_and_the_same_bytes_every_time(tmp_path):
     assert names == [f"{stem}.{ending}" for stem in stems for ending in ("svg", "pdf")]
     for one, other in ((names[0], names[2]), (names[1], names[3])):
         assert (tmp_path / one).read_bytes() == (tmp_path / other).read_bytes()
+    content.charts[0].save(tmp_path / "again.svg")
+    assert (tmp_path / "again.svg").read_bytes() == (tmp_path / names[0]).read_bytes()
     assert "charts/" not in markdown_document(content)
 
 

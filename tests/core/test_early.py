@@ -9,8 +9,13 @@ import psutil
 import pytest
 
 from contamination.core import process_startup
-from contamination.core.parent_process import LAUNCHER_PID_VARIABLE
+from contamination.core.parent_process import (
+    LAUNCHER_PID_VARIABLE,
+    end_with_parent,
+    run_command_from_argv,
+)
 from contamination.core.process_startup import PACKAGES
+from tests.forks import run_in_fork
 
 HOOK = """
 import sys
@@ -87,6 +92,31 @@ def test_a_process_whose_launcher_has_died_before_it_began_ends(environment):
     done = run([sys.executable, "-m", "training"], environment(SLEEP, **told))
     assert done.returncode == -signal.SIGKILL
     assert done.stdout == ""
+
+
+@LINUX
+@pytest.mark.parametrize(
+    ("named_parent", "status"), [(os.getpid, 0), (os.getppid, -signal.SIGKILL)]
+)
+def test_a_process_ends_if_the_parent_that_it_is_to_end_with_is_no_longer_its_parent(
+    named_parent, status
+):
+    parent = named_parent()
+    child = os.fork()
+    if not child:
+        try:
+            end_with_parent(signal.SIGKILL, parent)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == status
+
+
+def test_a_command_that_ends_with_its_parent_is_run_and_told_the_launchers_process_id():
+    code = f"import os; print(os.environ[{LAUNCHER_PID_VARIABLE!r}] == str(os.getpid()))"
+    call = [str(os.getpid()), sys.executable, "-ISc", code]
+    done = run_in_fork(run_command_from_argv, "parent_process", *call)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Every command has a screen, which names fields that exist and imports no model library."""
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from contamination.core.commands import describe_field, read_commands, subcommands
 from contamination.core.config import CONF
+from contamination.core.field_docs import describe_dataclass
 from contamination.core.help import WIDTH, render_command, render_overview
 from contamination.core.hydra_errors import similar_fields
 from tests.doc_commands import Command, fault
@@ -73,6 +75,19 @@ def test_a_default_is_that_of_the_command(name, field, default, range_):
 def test_a_field_that_does_not_exist_is_an_error():
     with pytest.raises(KeyError, match="train has no field training.rate"):
         describe_field(COMMANDS["train"], "training.rate")
+
+
+@dataclasses.dataclass
+class WithState:
+    """An object of a config, with a state that nobody sets."""
+
+    seed: int = 0
+    _latest: int | None = None
+    counts: list[int] = dataclasses.field(default_factory=list, init=False)
+
+
+def test_what_cannot_be_set_on_the_command_line_is_no_field():
+    assert [described.name for described in describe_dataclass(WithState).fields] == ["seed"]
 
 
 def test_the_overview_fits():

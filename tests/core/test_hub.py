@@ -11,6 +11,7 @@ from huggingface_hub import constants, get_session
 from contamination.core.errors import ConfigError
 from contamination.core.hub import cache_only_hint, download_snapshot, hub_offline
 from contamination.core.models import load_tokenizer
+from contamination.core.network_environment import CERTIFICATES, describe_environment_fault
 
 
 @pytest.fixture
@@ -66,3 +67,15 @@ def test_what_the_environment_names_for_connections_and_lacks_is_said(name, valu
     assert re.search(f"^error: model.path is 'owner/name': .*{words}", line)
     assert (run.stdout, run.returncode) == ("", 2)
     assert "secret" not in line
+
+
+@pytest.mark.parametrize(
+    ("value", "remedy"),
+    [("", "Install certifi again."), ("/nowhere", "Correct or unset SSL_CERT_FILE='/nowhere'.")],
+)
+def test_certificates_that_cannot_be_read_are_said_with_the_reason(monkeypatch, value, remedy):
+    for name in CERTIFICATES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SSL_CERT_FILE", value)
+    fault = describe_environment_fault(PermissionError(13, "Permission denied"))
+    assert fault == f"the certificates can't be read ([Errno 13] Permission denied). {remedy}"

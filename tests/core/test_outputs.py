@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+from contamination.core.process_startup import make_output_unbreakable
+
 CODE = """
 import logging, sys
 from contamination.core.process_startup import make_output_unbreakable
@@ -35,6 +37,22 @@ def test_work_goes_on_in_silence_where_the_reader_has_gone():
 def test_a_sign_that_the_encoding_lacks_ends_nothing():
     shown, said = run(read=-1, PYTHONIOENCODING="ascii")
     assert (shown[:9], said) == (b"?\nline 0\n", "done\n")
+
+
+def test_an_output_keeps_its_encoding_and_its_own_way_with_signs_that_it_lacks(
+    tmp_path, monkeypatch
+):
+    out, err = tmp_path / "out", tmp_path / "err"
+    with (
+        out.open("w", encoding="latin-1", errors="strict") as stdout,
+        err.open("w", encoding="latin-1", errors="backslashreplace") as stderr,
+    ):
+        monkeypatch.setattr(sys, "stdout", stdout)
+        monkeypatch.setattr(sys, "stderr", stderr)
+        make_output_unbreakable()
+        print("ü–")
+        print("ü–", file=sys.stderr)
+    assert (out.read_bytes(), err.read_bytes()) == (b"\xfc?\n", b"\xfc\\u2013\n")
 
 
 CONTROLS = r"""
