@@ -61,7 +61,9 @@ MOST_SECONDS, MOST_FILES = 60.0, 30
 OUT_OF_TIME = -1000  # no exit status
 STOPPING = signal.SIGTERM, signal.SIGHUP
 OUTCOMES = {0: "survived", 1: "noticed", 2: "noticed", 5: "no tests", OUT_OF_TIME: "timeout"}
-"""By pytest's exit status: 2 where the mutant can't be imported. Any other is no result."""
+"""By pytest's exit status: 2 where a test can't import the mutant. Any other is no result."""
+NO_CONFTEST = 4, "ImportError while loading conftest"
+"""The exit status, and the beginning of the output, where a conftest can't import the mutant."""
 COLUMNS = ("mutants", "noticed", "timeout", "survived", "equivalent", "no tests")
 
 
@@ -459,11 +461,11 @@ def _run_all(
             return
         for pid, code in _ended(jobs):
             job = jobs.pop(pid)
-            if code in OUTCOMES:
+            output = (job.folder / "output").read_text(errors="replace")
+            if outcome := outcome_of(code, output):
                 seconds_taken = time.monotonic() - job.began
-                output = (job.folder / "output").read_text(errors="replace")
                 noticed_by = min(failed_tests(output, job.tests), default="")
-                write_result(job.mutant, OUTCOMES[code], job.tests, seconds_taken, noticed_by)
+                write_result(job.mutant, outcome, job.tests, seconds_taken, noticed_by)
                 shutil.rmtree(job.folder, ignore_errors=True)
             else:
                 print(f"no result, pytest ended with {code}: see {job.folder}/output", flush=True)
@@ -471,6 +473,14 @@ def _run_all(
             if ended % 50 == 0:
                 minutes = (time.monotonic() - began) / 60
                 print(f"{ended:,} of {len(chosen):,} after {minutes:.0f} minutes", flush=True)
+
+
+def outcome_of(code: int, output: str) -> str | None:
+    """What came of a mutant by pytest's exit status and output; None is no result."""
+    status, beginning = NO_CONFTEST
+    if code == status and output.startswith(beginning):
+        return "noticed"
+    return OUTCOMES.get(code)
 
 
 def _kill(pids: Iterable[int]) -> None:
