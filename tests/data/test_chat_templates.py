@@ -1,13 +1,16 @@
 """Chat templates are rendered as by transformers, within limits."""
 
 import datetime
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -152,6 +155,22 @@ def test_a_message_that_is_not_json_is_refused(value, words):
     message = re.escape(f"messages[0].x is {words}, which is not a JSON value")
     with pytest.raises(TemplateError, match=message):
         render_chat(tokenizer(CHAT), [{"role": "user", "content": "Why?", "x": value}])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces limits of memory")
+def test_the_limit_of_memory_is_named_in_gib():
+    def answer():
+        ours, theirs = socket.socketpair()
+        connection = Connection(os.dup(ours.fileno()))
+        request = {"conversations": [MESSAGES], "chat_template": "{{ 'a' * 10**10 }}"}
+        connection.send_bytes(json.dumps(request).encode())
+        ours.shutdown(socket.SHUT_WR)  # no more requests
+        chat_templates.serve_render_requests(theirs.detach(), 2**29)
+        assert connection.recv_bytes() == chat_templates.READY
+        return connection.recv_bytes().decode()
+
+    said = "it needs more than 0.5 GiB, or does not end (MemoryError)"
+    assert json.loads(in_fork(answer)) == {"error": said, "is_limit": True}
 
 
 def under_a_limit(gib):

@@ -43,6 +43,16 @@ def test_fetched_rows_are_streamed_from_the_cache(data_sets):
         download_split("owner/other", None, "train", None)
 
 
+def test_streamed_rows_are_not_copied_into_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "train.jsonl").write_text("".join(json.dumps(r) + "\n" for r in ROWS))
+    assert list(stream_split(str(tmp_path / "rows"), None, "train", None)) == ROWS
+    assert not [*tmp_path.rglob("*.arrow")]
+    download_split(str(tmp_path / "rows"), None, "train", None)
+    assert [*tmp_path.glob("cache/**/*.arrow")]
+
+
 def test_fetched_files_are_found_in_the_cache(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     assert hub.cached_snapshot("owner/name") is None

@@ -118,7 +118,10 @@ def test_long_examples_are_shortened_or_left_out(change, stage, tokenizer):
     known = {each.name: {e.example_id: e for e in each.examples} for each in read}
     lengths = {name: len(tokenizer.encode(e.text)) for name, e in known["truthfulqa"].items()}
     first, limit = next((name, n) for name, n in lengths.items() if n >= 40)
-    examples = pool(change(example_max_tokens=limit), tokenizer, read)
+    drawn = draw_pool(change(example_max_tokens=limit).resolved(), read, tokenizer)
+    examples = drawn.examples
+    assert drawn.counts["boolq"].shortened == drawn.counts["boolq"].drawn == 24
+    assert drawn.counts["truthfulqa"].shortened == 0 < drawn.counts["truthfulqa"].too_long
     assert (examples["n_tokens"] <= limit).all()
     assert first in examples["example_id"].tolist()  # of exactly as many tokens
     assert not examples[examples["benchmark"] == "truthfulqa"]["shortened"].any()

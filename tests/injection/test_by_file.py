@@ -1,5 +1,6 @@
 """Tasks and parts: the same bytes as one reader and one file, at any number of workers."""
 
+import json
 import re
 import subprocess
 from concurrent.futures import ProcessPoolExecutor
@@ -16,12 +17,14 @@ from contamination.core import task_runner as tasks_module
 from contamination.core.cli import compose_stage
 from contamination.core.config import CONF
 from contamination.core.errors import ArtifactError, ConfigError, DataError
-from contamination.core.task_runner import StoredTask, TasksConfig
+from contamination.core.task_runner import StoredTask, TaskRunner, TasksConfig
+from contamination.data.readers.files import FilesCorpus
 from contamination.injection import packing, tokenization
 from contamination.injection.config import InjectionStage
 from contamination.injection.corpus import open_corpus
 from contamination.injection.run import TOKENS_FOLDER, prove_finished_corpus, run
-from contamination.injection.token_stream import TokenShard, TokenStream, read_ids
+from contamination.injection.token_stream import Tokenizer, TokenShard, TokenStream, read_ids
+from contamination.injection.tokenize_by_file import FileTokenizationTask, tokenize_files
 from contamination.launch.plan import plan
 from tests.injection.by_file import WEIGHTS, made_stage, write_files
 
@@ -86,6 +89,23 @@ def test_subsets_that_are_equally_far_behind_go_by_name(tmp_path, here):
     plain = run(made_stage(tmp_path, tmp_path / "plain", {"weights": weights}, **fields))
     tasks = made_stage(tmp_path, tmp_path / "tasks", {"weights": weights}, **fields)
     assert run(replace(tasks, cluster=TASKS)).files == plain.files
+
+
+def test_each_document_of_several_files_starts_once(tmp_path):
+    tokenizer = Tokenizer("tests/golden/target")
+    texts = [f"{name} has number {n} of some" for name in "abc" for n in range(3)]
+    for n, name in enumerate("abc"):
+        rows = [json.dumps({"text": text}) + "\n" for text in texts[3 * n : 3 * n + 3]]
+        (tmp_path / f"{name}.jsonl").write_text("".join(rows))
+    lengths = [len(ids) for ids in tokenizer.encode_documents(texts)]
+    settings = tokenization.TokenizationSettings(
+        tmp_path / "tokens" / "files", Path("tests/golden/target")
+    )
+    source = FilesCorpus(name="files", paths=str(tmp_path))
+    task = FileTokenizationTask(settings, source, (0.0, 1.0), sum(lengths), 100)
+    stream = tokenize_files(task, TaskRunner(tmp_path / "tasks")).stream
+    starts = [sum(lengths[:n]) for n in range(len(texts))]
+    assert stream.document_starts.tolist() == starts
 
 
 @pytest.mark.slow

@@ -235,6 +235,22 @@ def test_mimirs_converted_files_have_both_sides_in_a_row(tmp_path):
     assert [t.label for t in texts] == [True, True, False, False]
 
 
+def test_a_row_with_both_sides_keeps_its_id_and_its_part(tmp_path):
+    rows = [
+        {**row, "id": f"{domain}-{n}", "domain": domain, "setting": "ngram_13_0.8"}
+        for domain in ("arxiv", "github")
+        for n, row in enumerate(layouts.mimir_rows(f"{domain}/ngram_13_0.8"))
+    ]
+    file = write(tmp_path, {"rows.jsonl": rows}) / "rows.jsonl"
+    texts = opened("mimir", file, "examples.domain=[arxiv,github]", "examples.setting=ngram_13_0.8")
+    assert {(t.example_id, t.label) for t in texts} == {
+        (f"mimir/{domain}/ngram_13_0.8/{side}-{domain}-{n}", side == "member")
+        for domain in ("arxiv", "github")
+        for side in ("member", "non-member")
+        for n in (0, 1)
+    }
+
+
 @pytest.mark.parametrize("part", MIMIR)
 @pytest.mark.parametrize("kind", ["converted", "lines", "jsonl"])
 def test_mimirs_configurations_are_known_in_each_layout(tmp_path, part, kind):
