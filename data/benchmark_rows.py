@@ -66,9 +66,9 @@ def benchmark_rows(examples: ExamplesConfig, tally: Tally) -> Iterator[Row]:
     """
     parts = chosen_parts(examples)
     if is_single_file_or_stream(examples.path):
-        values = parts[0].values if len(parts) == 1 else {}
+        shared = set.intersection(*({*part.values.items()} for part in parts))
         rows = raw_rows(_plain_texts_config(examples), tally, bare=TEXT_COLUMN)
-        yield from _choose_rows(rows, examples, parts, values, examples.sources)
+        yield from _choose_rows(rows, examples, parts, dict(shared), examples.sources)
         return
     missing: dict[str, DataError] = {}
     for part in parts:

@@ -15,13 +15,15 @@ from hydra import compose, initialize_config_dir
 from contamination.core.artifacts import WrittenFiles, started_or_resumed_folder, write_manifest
 from contamination.core.config import CONF
 from contamination.core.errors import ArtifactError, ConfigError, DataError
+from contamination.core.hub import hub_offline
 from contamination.core.integrity import MANIFEST
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import DetectionConfig, DetectionStage, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
+from contamination.detection.models.hf_model import HFModel
 from contamination.detection.pass_collector import Collector
 from contamination.detection.passes import Pass
-from contamination.detection.run import run
+from contamination.detection.run import describe_first_text, run
 from contamination.detection.scores import open_scores, read_score_table
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.golden import texts
@@ -170,6 +172,15 @@ def test_a_long_text_is_an_error_or_truncated_and_counted(stage, tmp_path, file)
     assert len(pd.read_parquet(stats)["logprob"][0]) == 127
 
 
+@pytest.mark.parametrize(
+    ("length", "end"), [(1000, "a'"), (1001, "a' and 1 more characters"), (2500, "a' and 1500 more")]
+)
+def test_the_first_text_is_shown_up_to_a_thousand_characters(toy_models, length, end):
+    text = golden_text("x", ("a " * length)[: length - 1] + "a")
+    shown = describe_first_text([text], toy_models["target"])
+    assert shown.startswith("first text, x, as the model reads it: '")
+
+
 def test_an_empty_text_is_named(stage, file):
     file.write_text('{"text": "", "id": "nothing"}\n')
     with pytest.raises(
@@ -184,6 +195,8 @@ def test_a_model_that_is_not_there(stage, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="neither manifest.json nor config.json"):
         run(stage(model=ScoredModelConfig(str(tmp_path / "empty"))))
+    with hub_offline(), pytest.raises(ConfigError, match="^reference.path is 'nobody/nothing': no"):
+        HFModel.from_path("reference.path", "nobody/nothing")
     with pytest.raises(ArtifactError, match="does not exist"):
         open_scores(tmp_path / "none")
 

@@ -528,6 +528,16 @@ def test_the_documentation_has_the_data_sheet_of_the_shipped_file():
     assert format_data_sheet(LtMia().attack) in page
 
 
+@pytest.mark.parametrize(
+    ("references", "shared"), [(["a", "a", "a"], "1 model"), (["a", "b", "a"], "2 models")]
+)
+def test_the_sheet_counts_the_models_before_the_members(references, shared):
+    attack = LtMia().attack
+    cells = [replace(attack.sheet.held_out_cells[0], reference=name) for name in references]
+    text = format_data_sheet(replace(attack, sheet=replace(attack.sheet, held_out_cells=cells)))
+    assert f"The 3 held-out cells share {shared} before the members and the pools" in text
+
+
 def test_texts_are_recognised_by_their_hash(attack, folder):
     texts = open_examples(ExamplesConfig(str(folder / "texts-0.jsonl")))
     known = [text.benchmark for text in texts if attack.sheet.has_trained_on(text.text)]

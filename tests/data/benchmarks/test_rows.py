@@ -235,9 +235,11 @@ def test_mimirs_converted_files_have_both_sides_in_a_row(tmp_path):
     assert [t.label for t in texts] == [True, True, False, False]
 
 
-def test_a_row_with_both_sides_keeps_its_id_and_its_part(tmp_path):
+@pytest.mark.parametrize("own", [{"setting": "ngram_13_0.8"}, {}])
+def test_a_row_with_both_sides_keeps_its_id_and_its_part(own, tmp_path):
+    """The setting may be in the row, or be the one that was chosen for all."""
     rows = [
-        {**row, "id": f"{domain}-{n}", "domain": domain, "setting": "ngram_13_0.8"}
+        {**row, "id": f"{domain}-{n}", "domain": domain, **own}
         for domain in ("arxiv", "github")
         for n, row in enumerate(layouts.mimir_rows(f"{domain}/ngram_13_0.8"))
     ]

@@ -10,14 +10,16 @@ import pandas as pd
 import pytest
 import torch
 import yaml
+from hydra import compose, initialize_config_dir
 from scipy import stats
 
 from contamination.core.artifacts import open_artifact
-from contamination.core.config import convert_config, identity_data
+from contamination.core.config import CONF, convert_config, identity_data
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model, load_tokenizer
 from contamination.core.statistics.significance import relabelled_differences, relabelling_p_value
 from contamination.data.config import BenchmarkConfig, ExamplesConfig
+from contamination.detection.__main__ import accuracy
 from contamination.detection.config import DetectionConfig, ReferenceConfig, ScoredModelConfig
 from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models.hf_model import HFModel
@@ -454,6 +456,26 @@ def test_the_reference_is_answered_by_the_same_stage(stage):
     assert all(one.reference.path is None for one in both)
 
 
+def test_the_command_compares_only_where_a_reference_is_given(corpus, tmp_path, capsys):
+    """One model has its own accuracy; one that is compared with itself has changed by 0."""
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        given = [f"runs={tmp_path / 'runs'}", f"examples.path={corpus}", "detection.device=cpu"]
+        own = [*given, f"model.path={GOLDEN / 'target'}"]
+        alone, compared = (
+            compose("accuracy", [*own, *more]) for more in ([], [f"reference.path={GOLDEN / 'target'}"])
+        )
+    accuracy(alone)
+    said = capsys.readouterr().out
+    assert said.startswith(f"{GOLDEN / 'target'}\naccuracy, by each benchmark's convention")
+    assert said.count("wrote ") == 1
+    assert "reference" not in said
+    accuracy(compared)
+    both, _, change = capsys.readouterr().out.partition("accuracy minus the reference model's")
+    assert both == 2 * said
+    (row,) = (line for line in change.splitlines() if line.startswith("choice     letter"))
+    assert row.split()[2:5] == ["0.000", "[0.000,", "0.000]"]
+
+
 def test_wrong_values_are_said(stage, tmp_path):
     file = tmp_path / "texts.jsonl"
     file.write_text('{"text": "a"}')
@@ -462,10 +484,6 @@ def test_wrong_values_are_said(stage, tmp_path):
 
 
 def test_the_config_composes_and_the_shipped_benchmarks_name_their_options():
-    from hydra import compose, initialize_config_dir
-
-    from contamination.core.config import CONF
-
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("accuracy", ["examples.path=x", "model.path=y"])
     stage = convert_config(config, AccuracyStage)

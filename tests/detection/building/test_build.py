@@ -150,21 +150,23 @@ def test_a_date_that_is_not_known_makes_no_label(created, changed, unchanged, si
 
 
 def test_near_duplicates_across_the_line_are_dropped(built, tmp_path):
-    rows = dated(200)
-    member = next(r for r in rows if r["created"] < "2016")
-    other = next(r for r in rows if r["created"] > "2019")
+    """Others are in their place: one more of each kind is there than is asked for."""
+    rows = dated(60)
+    members, others = (
+        [r for r in rows if (r["created"] > "2019") == late and (late or r["created"] < "2016")][:12]
+        for late in (False, True)
+    )
+    member, other = members[0], others[0]
     other["text"] = f"{member['text'].upper()}"
     member["text"] = f"Also {member['text']}"
-    for own in (member, other):  # both are taken
-        rows = [own, *(r for r in rows if r is not own)]
-    path = jsonl(tmp_path / "in.jsonl", rows)
-    words = ["source=jsonl", f"source.paths={path}", "source.id=id", "build.number=60"]
-    kept, sheet, _ = built(*words)
+    path = jsonl(tmp_path / "in.jsonl", members + others)
+    words = ["source=jsonl", f"source.paths={path}", "source.id=id"]
+    kept, sheet, _ = built(*words, "build.number=12")
     assert {member["id"], other["id"]} <= {r["id"] for r in kept["length16"]}
     assert sheet["overlap"]["members_that_share_13_words_with_a_non-member"] == 1
-    kept, sheet, _ = built(*words, "build.near_duplicates=drop")
+    kept, sheet, _ = built(*words, "build.number=11", "build.near_duplicates=drop")
     assert not {member["id"], other["id"]} & {r["id"] for r in kept["length16"]}
-    assert Counter(row["label"] for row in kept["length16"]) == {0: 60, 1: 60}
+    assert Counter(row["label"] for row in kept["length16"]) == {0: 11, 1: 11}
 
 
 def test_a_slice_has_a_months_nonmembers(built, tmp_path):

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import sys
 import zlib
 
 import numpy as np
@@ -165,6 +166,17 @@ def test_logits_that_are_not_finite_name_the_text():
         run_continuations(
             CausalLM(net), [[1, 5]], ["a"], [3], [0], n=1, temperature=0, batch_tokens=9
         )
+
+
+@pytest.mark.parametrize("title", ["sampled", None])
+def test_a_terminal_sees_how_many_continuations_are_written(capsys, monkeypatch, title):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    run_continuations(
+        CausalLM(tiny_llama().eval()), [[1, 5], [1, 7]], ["a", "b"], [3, 3], [0, 0],
+        n=2, temperature=1, batch_tokens=99, progress=title,
+    )  # fmt: skip
+    assert ("sampled · text 4/4 in " in capsys.readouterr().err) == (title is not None)
 
 
 def test_a_prompt_without_room_loses_its_first_tokens(toy_folders, tokenizer):

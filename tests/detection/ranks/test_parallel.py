@@ -271,6 +271,27 @@ def test_another_process_error_is_raised_in_the_leader(tmp_path):
 
 
 @pytest.fixture
+def group_of_one(tmp_path, monkeypatch):
+    """This process alone; a training in this very process may have made the group already."""
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    is_new = not distributed.is_initialized()
+    if is_new:
+        store = f"file://{tmp_path / 'store'}"
+        distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    yield process_group.ProcessGroup(1)
+    if is_new:
+        distributed.destroy_process_group()
+
+
+def test_the_leader_has_its_own_results_and_raises_its_own_error(group_of_one):
+    texts = workers.Slice(lambda *a, **how: [*a[1], how["progress"]], None, None, [[[5]], ["a"]], "t")
+    assert group_of_one.run([Failing(None)]) == [[]]
+    assert group_of_one.waiting
+    with pytest.raises(DataError, match="^some words$"):
+        group_of_one.run([Failing(DataError("some words"))])
+
+
+@pytest.fixture
 def no_collection(monkeypatch):
     """Seconds, once many tests have run."""
     monkeypatch.setattr(workers.gc, "collect", lambda: None)

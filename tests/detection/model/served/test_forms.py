@@ -16,7 +16,7 @@ from contamination.detection.models.served.capabilities import find_dialect
 from contamination.detection.models.served.chat import REQUEST
 from contamination.detection.models.served.client import Client
 from contamination.detection.models.served.completions import Dialect
-from contamination.detection.models.served.responses import Completion, Logprobs
+from contamination.detection.models.served.responses import Completion, Logprobs, TokenNames
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks.probe import run as probe
@@ -73,6 +73,16 @@ def test_a_hidden_token_that_no_list_has_is_an_error(opened, tokenizer):
             ServerError, match=r"the token 'token_id:\d+' \(\d+\) can't be identified"
         ):
             loaded.score([tokenizer("The caf\u00e9 \u65e5\u672c")["input_ids"]])
+
+
+@pytest.mark.parametrize("mark", [" ", "\u2581", "\u0120", ""])
+def test_names_are_those_of_the_tokens_however_white_space_is_marked(tokenizer, mark):
+    """As SentencePiece and byte-level BPE mark it."""
+    names = TokenNames(tokenizer, by_id=False)
+    ids = tokenizer(" a house is by the river", add_special_tokens=False)["input_ids"]
+    shown = [mark + names.text(i).strip() for i in ids]
+    assert names.matches(shown, ids)
+    assert not names.matches([f"{mark}x{name}" for name in shown], ids)
 
 
 @pytest.mark.parametrize(
