@@ -62,8 +62,10 @@ OUT_OF_TIME = -1000  # no exit status
 STOPPING = signal.SIGTERM, signal.SIGHUP
 OUTCOMES = {0: "survived", 1: "noticed", 2: "noticed", 5: "no tests", OUT_OF_TIME: "timeout"}
 """By pytest's exit status: 2 where a test can't import the mutant. Any other is no result."""
-NO_CONFTEST = 4, "ImportError while loading conftest"
-"""The exit status, and the beginning of the output, where a conftest can't import the mutant."""
+NOT_COLLECTED = 4
+"""The exit status where a test's file or its conftest can't import the mutant, as the output says;
+else a test is unknown."""
+IMPORT_ERRORS = ("ImportError while loading conftest", "_ ERROR collecting ")
 COLUMNS = ("mutants", "noticed", "timeout", "survived", "equivalent", "no tests")
 
 
@@ -477,8 +479,7 @@ def _run_all(
 
 def outcome_of(code: int, output: str) -> str | None:
     """What came of a mutant by pytest's exit status and output; None is no result."""
-    status, beginning = NO_CONFTEST
-    if code == status and output.startswith(beginning):
+    if code == NOT_COLLECTED and any(words in output for words in IMPORT_ERRORS):
         return "noticed"
     return OUTCOMES.get(code)
 

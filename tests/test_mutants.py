@@ -187,12 +187,19 @@ def test_a_test_that_fails_without_a_mutant_is_not_used_again(tmp_path, monkeypa
     assert json.loads(mutants.DURATIONS.read_text()) == {"x::a": 1.0, "x::c": 1.0}
 
 
-def test_a_mutant_that_a_conftest_cannot_import_is_noticed_and_an_unknown_test_is_no_result():
-    assert (
-        mutants.outcome_of(4, "ImportError while loading conftest '/x/conftest.py'.") == "noticed"
-    )
-    assert mutants.outcome_of(4, "ERROR: not found: /x/test_a.py::test_b") is None
-    assert [mutants.outcome_of(code, "") for code in (0, 1, 70)] == ["survived", "noticed", None]
+@pytest.mark.parametrize(
+    ("code", "output", "outcome"),
+    [
+        (4, "ImportError while loading conftest '/x/conftest.py'.\n", "noticed"),
+        (4, "___ ERROR collecting tests/test_a.py ___\nERROR: found no collectors", "noticed"),
+        (4, "ERROR: not found: /x/test_a.py::test_b\n", None),
+        (0, "", "survived"),
+        (1, "", "noticed"),
+        (70, "", None),
+    ],
+)
+def test_what_cannot_be_imported_is_noticed_and_an_unknown_test_is_no_result(code, output, outcome):
+    assert mutants.outcome_of(code, output) == outcome
 
 
 def test_the_failed_tests_are_those_that_pytest_lists():
