@@ -9,7 +9,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from contamination.core.cli import compose_stage
 from contamination.core.errors import ConfigError
+from contamination.training.__main__ import main
 from contamination.training.config import MemoryConfig, MemoryStage, ModelConfig, TrainingConfig
 from contamination.training.loss import token_losses
 from contamination.training.memory_plan import (
@@ -28,6 +30,7 @@ from contamination.training.resources import (
     model_shape,
     model_state_bytes,
 )
+from tests.forks import run_in_fork
 
 MODEL = ModelConfig(
     name="small",
@@ -296,3 +299,10 @@ def test_a_local_folder_goes_before_the_architecture():
 
 def test_a_hub_id_with_an_architecture_needs_no_hub(large):
     assert model_shape(ModelConfig(path="huggyllama/llama-7b", architecture=LLAMA_7B)) == large
+
+
+def test_the_command_prints_the_plan_of_its_settings():
+    words = ["deepspeed=zero3", "memory.sequence_tokens=512"]
+    done = run_in_fork(main, "training", "memory", *words)
+    plan = format_memory_plan(compose_stage("memory", words, MemoryStage))
+    assert (done.returncode, done.stdout, done.stderr) == (0, plan + "\n", "")

@@ -238,6 +238,12 @@ def test_an_unlearner_trains(forget, kept, idk, tmp_path, name, retain_loss, zer
         assert found["loss_retained"].iloc[-1] > 0
 
 
+def test_rmu_steers_the_layer_of_the_config():
+    config = TrainingConfig(objective="rmu", retain_folder="kept", rmu_layer=3, rmu_coefficient=6.5)
+    objective = make_objective(config)
+    assert (objective.layer, objective.coefficient) == (3, 6.5)
+
+
 BAD = {
     "rmu keeps nothing": ({"objective": "rmu", "rmu_layer": 0},
                           "training.retain_folder is None: training.objective=rmu keeps text"),
