@@ -26,7 +26,7 @@ from contamination.detection.passes import Pass
 from contamination.detection.run import describe_first_text, run
 from contamination.detection.scores import open_scores, read_score_table
 from tests.detection.conftest import MEMORISED, UNSEEN
-from tests.detection.golden import texts
+from tests.detection.golden import text_of, texts
 
 METHODS = {
     "loss": {"_target_": "contamination.detection.methods.loss.Loss"},
@@ -173,12 +173,19 @@ def test_a_long_text_is_an_error_or_truncated_and_counted(stage, tmp_path, file)
 
 
 @pytest.mark.parametrize(
-    ("length", "end"), [(1000, "a'"), (1001, "a' and 1 more characters"), (2500, "a' and 1500 more")]
+    ("length", "end"),
+    [
+        (5, "'"),
+        (1000, "'"),
+        (1001, "' and 1 more characters"),
+        (2500, "' and 1500 more characters"),
+    ],
 )
 def test_the_first_text_is_shown_up_to_a_thousand_characters(toy_models, length, end):
-    text = golden_text("x", ("a " * length)[: length - 1] + "a")
-    shown = describe_first_text([text], toy_models["target"])
-    assert shown.startswith("first text, x, as the model reads it: '")
+    shown = describe_first_text([text_of("x", "b" * length)], toy_models["target"])
+    assert shown.startswith("first text, x, as the model reads it: ")
+    assert shown.endswith("b" * min(length, 1000) + end)
+    assert "b" * 1001 not in shown
 
 
 def test_an_empty_text_is_named(stage, file):

@@ -116,14 +116,18 @@ def corpus_of(rows, configs=NAMES):
     return SimpleNamespace(examples=pd.DataFrame(rows), config={"benchmark": nodes})
 
 
+def open_as(made, folder, monkeypatch):
+    """The folder, which opens as this corpus."""
+    made.examples.to_parquet(folder / "examples.parquet")
+    monkeypatch.setattr("contamination.injection.open_corpus", lambda _: made)
+    monkeypatch.setattr("contamination.detection.tasks.accuracy.open_corpus", lambda _: made)
+    return folder
+
+
 @pytest.fixture
 def corpus(monkeypatch, tmp_path):
     """A folder that opens as a corpus of three kinds of questions."""
-    made = corpus_of(rows_of())
-    made.examples.to_parquet(tmp_path / "examples.parquet")
-    monkeypatch.setattr("contamination.injection.open_corpus", lambda _: made)
-    monkeypatch.setattr("contamination.detection.tasks.accuracy.open_corpus", lambda _: made)
-    return tmp_path
+    return open_as(corpus_of(rows_of()), tmp_path, monkeypatch)
 
 
 @pytest.fixture
@@ -456,14 +460,15 @@ def test_the_reference_is_answered_by_the_same_stage(stage):
     assert all(one.reference.path is None for one in both)
 
 
-def test_the_command_compares_only_where_a_reference_is_given(corpus, tmp_path, capsys):
+def test_the_command_compares_only_where_a_reference_is_given(monkeypatch, tmp_path, capsys):
     """One model has its own accuracy; one that is compared with itself has changed by 0."""
+    rows = [row for row in rows_of() if row["benchmark"] == "choice"]
+    folder = open_as(corpus_of(rows), tmp_path, monkeypatch)
+    given = [f"runs={tmp_path / 'runs'}", f"examples.path={folder}", "detection.device=cpu"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        given = [f"runs={tmp_path / 'runs'}", f"examples.path={corpus}", "detection.device=cpu"]
-        own = [*given, f"model.path={GOLDEN / 'target'}"]
-        alone, compared = (
-            compose("accuracy", [*own, *more]) for more in ([], [f"reference.path={GOLDEN / 'target'}"])
-        )
+        alone = compose("accuracy", [*given, f"model.path={GOLDEN / 'target'}"])
+    compared = alone.copy()
+    compared.reference.path = alone.model.path
     accuracy(alone)
     said = capsys.readouterr().out
     assert said.startswith(f"{GOLDEN / 'target'}\naccuracy, by each benchmark's convention")

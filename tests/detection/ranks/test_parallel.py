@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import weakref
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
+from torch import distributed
 from transformers import AutoModelForCausalLM
 
 from contamination.core.config import CONF, convert_config
@@ -32,6 +33,7 @@ from contamination.detection.run import run
 from contamination.detection.workers import run_slices, uses_several_processes
 from tests.detection import golden
 from tests.detection.conftest import MEMORISED, NOUNS, UNSEEN
+from tests.detection.ranks.failing import Failing
 from tests.rounding import FORWARD
 from tests.training.processes import free_port
 
@@ -270,6 +272,16 @@ def test_another_process_error_is_raised_in_the_leader(tmp_path):
             process.wait()
 
 
+@dataclass(frozen=True)
+class Named:
+    """A piece of work that gives its name and the process's number."""
+
+    name: str
+
+    def run(self, number):
+        return [self.name, number]
+
+
 @pytest.fixture
 def group_of_one(tmp_path, monkeypatch):
     """This process alone; a training in this very process may have made the group already."""
@@ -284,8 +296,7 @@ def group_of_one(tmp_path, monkeypatch):
 
 
 def test_the_leader_has_its_own_results_and_raises_its_own_error(group_of_one):
-    texts = workers.Slice(lambda *a, **how: [*a[1], how["progress"]], None, None, [[[5]], ["a"]], "t")
-    assert group_of_one.run([Failing(None)]) == [[]]
+    assert group_of_one.run([Named("a")]) == [["a", 0]]
     assert group_of_one.waiting
     with pytest.raises(DataError, match="^some words$"):
         group_of_one.run([Failing(DataError("some words"))])
