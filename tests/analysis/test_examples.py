@@ -1,12 +1,14 @@
 """What the pages of examples take from stored scores: plain values, no class, code or server."""
 
 import os
+import re
 import sys
 
 import pytest
 import yaml
 from huggingface_hub import constants
 
+from contamination.analysis import example_pages
 from contamination.analysis.config import CellPaths
 from contamination.analysis.example_pages import _page_config, write_example_pages
 from contamination.core.artifacts import WrittenFiles, open_artifact, write_manifest
@@ -100,6 +102,19 @@ def test_a_config_of_many_values_is_refused(scores):
         }
     )
     with pytest.raises(ArtifactError, match=r"has 10,\d+ values, and a page reads at most 10,000"):
+        _page_config(made, made, OWN)
+
+
+def test_a_config_of_the_most_values_is_read_and_one_more_is_refused(scores, monkeypatch):
+    made = scores()
+    monkeypatch.setattr(example_pages, "MOST_VALUES", 1)
+    with pytest.raises(ArtifactError, match="a page reads at most 1[.]") as error:
+        _page_config(made, made, OWN)
+    count = int(re.search(r"has (\d+) values", str(error.value))[1])
+    monkeypatch.setattr(example_pages, "MOST_VALUES", count)
+    assert _page_config(made, made, OWN).method
+    monkeypatch.setattr(example_pages, "MOST_VALUES", count - 1)
+    with pytest.raises(ArtifactError, match=f"at most {count - 1}"):
         _page_config(made, made, OWN)
 
 

@@ -113,6 +113,9 @@ def test_each_of_many_methods_has_its_line_and_its_name(results):
     assert [text.get_text() for text in dosed.get_legend().get_texts()] == [
         *names, "blind (no model)",
     ]  # fmt: skip
+    sizes = {line.get_marker(): line.get_markersize() for line in lines.values()}
+    for thin in ("*", "P", "X"):  # covers less of its box than a circle
+        assert sizes[thin] > sizes["o"]
 
 
 def test_the_caption_says_sizes_seed_and_band(results):

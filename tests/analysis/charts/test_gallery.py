@@ -90,6 +90,16 @@ def test_conditions_that_differ_in_more_have_no_chart(sweep, caplog):
     assert not find_sweeps(made.pooled, made.trends, {})
 
 
+def check_texts_are_beside_the_panels(figure):
+    """The whole of each text is in the picture, and none covers a panel or its labels."""
+    panels = [axes.get_tightbbox() for axes in figure.axes if axes.get_visible()]
+    for text in figure.texts:
+        box = text.get_window_extent()
+        assert figure.bbox.contains(box.x0, box.y0), text
+        assert figure.bbox.contains(box.x1, box.y1), text
+        assert not box.count_overlaps(panels), text
+
+
 def test_every_chart_says_its_seeds_its_band_and_whether_a_control_is_off(one_off):
     records = dict.fromkeys(one_off.rows_by_condition, next(filter(None, one_off.records.values())))
     one_off = replace(one_off, records=records)
@@ -109,6 +119,8 @@ def test_every_chart_says_its_seeds_its_band_and_whether_a_control_is_off(one_of
     for chart in drawn:
         assert "seed" in chart.caption
         assert any(word in chart.caption for word in ("interval", "bands"))
+    for chart in {chart.name.partition("-")[0]: chart for chart in drawn}.values():
+        check_texts_are_beside_the_panels(chart.figure)
 
 
 @pytest.mark.slow

@@ -100,7 +100,7 @@ def test_what_the_fit_says_nothing_about_is_refused(law):
         ({**at, "parameters": 1e6}, "loss", "parameters is 1e\\+06"),
         ({"occurrences": 2, "recency": 1.0}, "loss", "learning_rate is None"),
         ({**at, "colour": 1.0}, "loss", "colour"),
-        (at, "los", "Did you mean loss"),
+        (at, "los", r"^method is 'los': it is not in the fit \(new: any\)\. Did you mean loss"),
         ({**at, "occurrences": 0}, "loss", "occurrences is 0"),
     ]:
         with pytest.raises(ConfigError, match=word):

@@ -41,6 +41,26 @@ def test_the_shift_and_auroc_equal_loops_over_examples(cells):
     assert found["auroc"] == pytest.approx(np.mean(aurocs))
 
 
+def test_the_error_of_the_auroc_is_that_of_leaving_out_examples(cells):
+    """An example is left out of both cells of the pair; 60 members make it 1/60 too large."""
+    unit = cells[:2]
+    rows = measure_cells(unit, 1e4, halves=False).set_index(["benchmark", "method", "occurrences"])
+    names, won = [], []
+    for table in (wide_scores(c.cell)["imdb", "loss"] for c in unit):
+        members, others = table[table["occurrences"] == 4], table[~table["member"]]
+        names.append((members.index.to_numpy(), others.index.to_numpy()))
+        won.append(members["standard"].to_numpy()[:, None] > others["standard"].to_numpy())
+
+    def auroc_without(left_out):
+        parts = zip(won, names, strict=True)
+        return np.mean([w[np.ix_(m != left_out, o != left_out)].mean() for w, (m, o) in parts])
+
+    left_out = {name for pair in names for side in pair for name in side}
+    away = np.array([auroc_without(name) for name in left_out]) - auroc_without(None)
+    error = rows.loc[("imdb", "loss", 4), "auroc_error"]
+    assert error == pytest.approx(np.sqrt((away**2).sum()), rel=0.03)
+
+
 def test_a_single_cell_has_a_less_exact_shift(cells):
     single = measure_cells(cells[:1], 1e4, halves=False)
     pair = measure_cells(cells[:2], 1e4, halves=False)

@@ -5,10 +5,12 @@ from dataclasses import fields
 import pandas as pd
 import pytest
 
+from contamination.analysis.__main__ import run_named_tool
 from contamination.analysis.cells import Cell
 from contamination.analysis.wandb import keys
 from contamination.analysis.wandb.view import WandbViewConfig, build_view, save_view
 from contamination.core.errors import ConfigError
+from tests.forks import run_in_fork
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the library's own
 
@@ -42,6 +44,15 @@ def test_charts_read_what_the_mirror_writes():
     view = build_view(config, "me")
     assert view.name == "Contamination: learning_rate"
     assert view._to_model().entity == "me"
+    assert {section.name: section.is_open for section in view.sections} == {
+        "Sweeps": True, "Controls: 0.5 is expected": True,
+    }  # fmt: skip
+
+
+def test_the_command_names_its_own_field():
+    done = run_in_fork(run_named_tool, "analysis", "wandb-view", "methods=[]")
+    assert (done.stdout, done.returncode) == ("", 2)
+    assert done.stderr == "error: methods is []: name at least one.\n"
 
 
 def test_nobody_logged_in_is_said(monkeypatch):

@@ -180,6 +180,10 @@ def test_the_run_is_its_trainings_and_can_be_filtered(logged):
     }
     for key in logged_keys - {"occurrences"}:
         assert steps[key.replace(".", r"\.")] == "occurrences", key
+    hidden = {r["metric"].get("name"): r["metric"]["options"].get("hidden", False)
+              for r in records if r["type"] == "metric"}  # fmt: skip
+    assert hidden["occurrences"]  # the curves' axis has no panel of its own
+    assert not hidden["by_occurrences/auroc/loss/all"]
     assert run["job_type"] == "train"
     (whole,) = wandb_read._inspect_record(path, "--summary")
     assert whole["summary"]["train/loss"] == 3.5 + logged.cell.learning_rate
