@@ -16,7 +16,7 @@ are in `build/mutants`: `--table` prints them, `--survivors` lists the survivors
 the survivors against the tests of today, `--coverage TESTS` records those tests anew.
 
 Left out: what stands outside functions, and texts with a space in them, which are sentences. A test
-that runs the line only in a process that it starts does not count.
+that runs the line only in a process that it starts does not count; one in a fork counts.
 """
 
 from __future__ import annotations
