@@ -60,6 +60,7 @@ def test_nothing_of_it_is_fetched(monkeypatch, capsys):
     [
         ([], "model.path is None: give the model to score, or several: a,b,c."),
         (["model.path=x", "launch.stage=train"], "launch.stage is 'train': a benchmark has no"),
+        (["model.path=x", "cluster=slurm"], "cluster.kind is 'slurm': a benchmark is scored here"),
         (["model.path=x", "method=[neighbor]"], "method.neighbor needs masked_lm.path"),
     ],
 )

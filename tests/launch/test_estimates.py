@@ -67,6 +67,8 @@ def test_the_papers_training_by_hand(papers):
     shape = ModelCost.of(own.model, 2048).shape
     assert train.device_bytes == memory_need_on(shape, stage, MACHINES[1]).total
     assert train.table_cells()[2:5] == ["8", "8 min", "1.08"]
+    # the model in bfloat16, and 2 checkpoints: of these weights and 3 float32 numbers a weight
+    assert train.disk_bytes == 6_738_415_616 * (2 + 2 * (2 + 3 * 4))
 
 
 def test_a_scored_text_costs_its_copies(papers):
@@ -123,6 +125,7 @@ def test_evaluations_and_the_masked_model_cost_time(small):
     plain = planned(*SMALL[:-1])
     without = forecast.forecast_runs(plain, Stages(ClusterConfig()))[3]
     own = small["train study"]
+    assert own.disk_bytes == 225_600 * (4 + 2 * (4 + 3 * 4))  # in float32
     assert (without.run, own.tokens) == ("train study", 599_808)
     read = 4 * (120 * 120 + 32 * 256)
     ratio = read / (3 * 599_808)
@@ -269,6 +272,20 @@ def test_what_comes_from_the_hub_is_listed_without_asking_it(papers, monkeypatch
     assert "launch fetch" in head
     assert lines[0].split() == ["benchmark.boolq", "google/boolq", "data", "set", "cached"]
     assert lines[4].split() == ["model.path", "huggyllama/llama-7b", "model", "-"]
+
+
+def test_a_model_is_cached_once_its_weights_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    place = tmp_path / "models--owner--name"
+    snapshot = place / "snapshots" / "c0ffee"
+    for folder in (place / "refs", snapshot):
+        folder.mkdir(parents=True)
+    (place / "refs" / "main").write_text("c0ffee")
+    model = downloads.ModelFiles("model.path", "owner/name")
+    for file, here in (("config.json", "-"), ("model.safetensors", "cached")):
+        (snapshot / file).touch()
+        row = downloads.describe_downloads([model])[2]
+        assert row.split() == ["model.path", "owner/name", "model", here]
 
 
 def test_nothing_of_the_quickstart_is_on_the_hub():

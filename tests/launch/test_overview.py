@@ -100,6 +100,11 @@ def test_each_error_is_said_once_with_its_cells_and_what_is_shared_once(own):
     assert said.count("base model: model.path=tests/golden/target") == 1
     assert said.count("corpus local: ") == 1
     assert said.count("insertions: ") == 2
+    (header,) = (line for line in said.splitlines() if line.startswith("cell "))
+    assert re.split("  +", header) == [
+        "cell", "training.learning_rate", "injection.budget_tokens", "steps", "tokens trained",
+        "tokens scored", "time", "GPU hours", "GB per device", "GB on disk", "check",
+    ]  # fmt: skip
     rows = [line.split() for line in said.splitlines() if line[:1].isdigit()][1:]
     assert [row[-1] for row in rows] == ["ok", "error"] * 3
     trained = [int(row[4].replace(",", "")) for row in rows]

@@ -4,17 +4,19 @@ import json
 import re
 import shlex
 import shutil
+import sys
 
 import pytest
 from hydra import compose, initialize_config_dir
 
+from contamination.core.cli import run_hydra_command
 from contamination.core.config import CONF, convert_config
 from contamination.core.errors import ConfigError
 from contamination.launch import slurm
 from contamination.launch.cells import CellFolder, Launch, Outcome
 from contamination.launch.config import LaunchSettings
 from contamination.launch.plan import input_digests, plan, run_names_by_stage
-from contamination.launch.run import _is_cell_done
+from contamination.launch.run import _is_cell_done, run
 from contamination.launch.saved_config import save_config
 
 
@@ -69,6 +71,20 @@ def test_a_warm_up_that_is_never_over_is_refused_before_any_work():
     assert planned("training.warmup_steps=146").sequence_order.steps == 147
     with pytest.raises(ConfigError, match="training.warmup_steps is 147, but .* has 147 steps"):
         planned("training.warmup_steps=147")
+
+
+def test_a_pretraining_that_its_corpus_can_not_fill_is_refused_before_any_work():
+    words = r"model.pretraining.budget_tokens is 1000000000: the corpus has [\d,]+ bytes"
+    with pytest.raises(ConfigError, match=words):
+        planned("model.pretraining.budget_tokens=1_000_000_000")
+
+
+def test_a_refused_cell_leaves_no_folder(tmp_path, monkeypatch, capsys):
+    words = ("experiment=quickstart", "injection.window=[0.5,1]", f"runs={tmp_path}/runs")
+    monkeypatch.setattr(sys, "argv", ["launch", *words])
+    assert run_hydra_command("pipeline", run) == 2
+    assert "training.order is 'shuffled'" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
 
 
 def second_stage(tmp_path, *words, whole_words=()):
