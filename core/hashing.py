@@ -31,7 +31,7 @@ MIN_CACHED_BYTES = 1 << 20  # size of the smallest file whose digest is cached
 MIN_PROGRESS_BYTES = 1 << 28  # total size from which a progress bar is shown
 BLOCK_BYTES = 1 << 20
 THREADS = 4  # hashing releases the GIL
-MIN_THREADED_BYTES = 1 << 23  # total size of small files that threads hash faster than one
+MIN_THREADED_BYTES = 1 << 23  # total size of small files from which threads are faster than one
 MAX_CLOCK_TICK_NS = 2 * 10**9  # the coarsest clock of a file system
 
 
