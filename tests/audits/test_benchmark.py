@@ -23,6 +23,7 @@ from contamination.audits.benchmark.exchangeability import (
     set_test,
 )
 from contamination.audits.benchmark.origin import is_drawn, with_merged_clusters
+from contamination.audits.benchmark.tables import question_table
 from contamination.audits.benchmark.verdict import REFERENCE, audit_texts, order_texts
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.files import hashed_json
@@ -440,6 +441,11 @@ def test_several_benchmarks_are_corrected_and_several_models_named():
     smallest = found.benchmarks.loc[found.benchmarks["p_value"].idxmin()]
     assert smallest["adjusted_p"] == pytest.approx(4 * smallest["p_value"])
     assert "**old, one.**" in found.markdown()
+    untested = [replace(comparison, blind=None) for comparison in found.comparisons]
+    table = question_table(replace(found, comparisons=untested))
+    assert table.header[:2] == ["model", "benchmark"]
+    assert {len(line) for line in table.lines} == {len(table.header)}
+    assert {tuple(line[:2]) for line in table.lines} <= {*found.verdicts}
 
 
 def test_too_few_questions_and_no_comparison_cannot_be_judged():
@@ -507,9 +513,19 @@ def test_orders_have_the_same_questions(tokenizer):
 
 def test_each_benchmark_has_its_own_orders(tokenizer):
     rng = np.random.default_rng(0)
-    rows = [make_text(f"{b}{i}", sentence(rng), None, b) for b in ("x", "y") for i in range(22)]
-    shards, _ = order_texts(Texts.of(rows), tokenizer, 512, 0)
+    rows = [make_text(f"{b}{i}", sentence(rng), None, b) for b in ("x", "y") for i in range(21)]
+    shards, notes = order_texts(Texts.of(rows), tokenizer, 512, 0)
+    assert [note.partition("The")[0] for note in notes] == ["x: ", "y: "]
     assert {(t.benchmark, t.cluster.split(" of ")[1]) for t in shards} == {("x", "x"), ("y", "y")}
+
+
+def test_shards_fit_into_the_models_own_context(toy_folders):
+    rng = np.random.default_rng(0)
+    questions = [*(sentence(rng) for _ in range(12)), " ".join(sentence(rng) for _ in range(20))]
+    found = audit_benchmark(questions, model=str(toy_folders["target"]), order=True)
+    text = found.markdown()
+    assert "The order test uses 12 of 13 questions" in text
+    assert "the model's context of 128 tokens (1)" in text
 
 
 @pytest.fixture
@@ -721,6 +737,7 @@ def test_orders_name_shards_and_an_effect_of_their_own(tokenizer):
     long = make_text("long", " ".join(sentence(rng) for _ in range(40)), None, "")
     shards, notes = order_texts(Texts.of([*questions, long]), tokenizer, 512, 0)
     (note,) = notes
+    assert note.startswith("The order test ")
     assert "uses 39 of 41 questions, in 13 shards." in note
     assert "512 tokens (1) and" in note
     scores = {t.example_id: rng.normal() + 3 * t.label for t in shards}

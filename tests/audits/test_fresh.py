@@ -234,6 +234,13 @@ def test_what_cannot_be_used_is_named(questions, tmp_path, monkeypatch, fields, 
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_of_no_question_is_too_few(tmp_path):
+    (tmp_path / "mine.csv").write_text("question,answer\n")
+    with pytest.raises(DataError, match="fresh: 0 questions are too few"):
+        drawn(tmp_path, questions=str(tmp_path / "mine.csv"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_generator_must_be_named(tmp_path):
     pytest.importorskip("reasoning_gym", reason="the extra [generators] is not installed")
     with pytest.raises(ConfigError, match="generator is None: name a data set"):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from contamination.audits.books.contamination_rates import (
+    NORMAL,
     RANKS,
     Rates,
     correct_rate,
@@ -316,6 +317,25 @@ def test_the_blind_row_does_not_know_a_book_again_but_knows_a_style():
         np.arange(36), np.arange(36, 72), [AUROC], 100
     )
     assert known["auroc"].value > 0.95  # snippet by snippet, it does know a book again
+
+
+def test_five_negatives_are_enough_for_p_values_of_a_normal_distribution():
+    """Of ranks the lowest is 1/6, whatever a suspect's rate."""
+    rng = np.random.default_rng(4)
+    sides = [
+        [BookScores(f"{share} {i}", own[None], SNIPPETS)
+         for i, own in enumerate(books(rng, number, share, 0.3, 9.0))]
+        for number, share in ((5, 1), (5, 0), (1, 0.5))
+    ]  # fmt: skip
+    sides[2] += [BookScores("unseen", books(rng, 1, 0, 0.3), SNIPPETS)]
+    by_ranks, by_normal = (
+        audit_books([("loss", "")], *sides, null_model=name) for name in (RANKS, NORMAL)
+    )
+    assert min(by_ranks.lowest_p) == pytest.approx(1 / 6)
+    assert max(by_normal.lowest_p) < 0.001
+    found = {suspect.title: suspect.p for suspect in by_normal.suspects}
+    assert found["0.5 0"] < 0.01
+    assert found["unseen"] > 0.05
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,13 @@ def test_the_audit_is_an_artefact_with_a_row_per_cell(stage):
     assert "- members: 2 per cell, of 4 examples\n" in read_findings(artifact)
 
 
+def test_cells_that_cannot_be_judged_are_refused_by_the_field(stage, monkeypatch):
+    unjudged = stored_cells()[1:]
+    monkeypatch.setattr("contamination.audits.cells.open_cells", lambda *_, **__: unjudged)
+    with pytest.raises(ConfigError, match=r"^audit\.cells: no form of leak can be judged"):
+        run(stage)
+
+
 def test_results_of_an_older_revision_are_not_taken(stage, folder_of, monkeypatch):
     folder = folder_of(stage)
     assert folder_of(stage) == folder

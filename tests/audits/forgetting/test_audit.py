@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from contamination.audits.base import AuditStage
-from contamination.audits.forgetting import inputs, tasks
+from contamination.audits.forgetting import audit, inputs, tasks
 from contamination.audits.run import read_findings, run
 from contamination.detection.tasks.config import ExtractionConfig
 from tests.audits.forgetting.simulated import STEPS, forgetting_cell
@@ -40,6 +40,13 @@ def test_the_audit_is_an_artefact_that_says_which_method_was_named_in_advance(st
     assert "A condition has 2 seeds. With fewer than 3" in text
     moved = {**stage.audit, "cells": "another path"}
     assert run(replace(stage, audit=moved)).path == artifact.path
+
+
+def test_results_of_an_older_revision_are_not_taken(stage, folder_of, monkeypatch):
+    folder = folder_of(stage)
+    assert folder_of(stage) == folder
+    monkeypatch.setattr(audit, "REVISION", audit.REVISION + 1)
+    assert folder_of(stage) != folder
 
 
 def answers(cell):

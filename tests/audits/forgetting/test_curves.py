@@ -8,7 +8,12 @@ import pytest
 from scipy.stats import norm
 
 from contamination.audits.forgetting import curves, effects
-from contamination.audits.forgetting.report import Findings, _against_weight_decay, report
+from contamination.audits.forgetting.report import (
+    Findings,
+    _against_weight_decay,
+    conditions_chart,
+    report,
+)
 from contamination.core.errors import ConfigError
 from contamination.core.report.document import html_document, markdown_document
 from tests.audits.forgetting.simulated import STEP_TOKENS, STEPS, forgetting_cell
@@ -123,6 +128,22 @@ def test_the_report_says_what_was_found(cells):
     assert "Π(1 − λη) (Bordt et al. 2024)" in page
     assert "nan" not in text.lower().replace("tenant", "")
     assert all(isinstance(table.data, pd.DataFrame) and table.lines for table in content.tables)
+
+
+def test_the_chart_of_all_conditions_has_a_line_for_each(cells):
+    findings = findings_of(cells)
+    names = ("web-lr1e-3-copies1", "web-lr1e-3-copies4")
+    tables = [findings.means.assign(condition=name) for name in names]
+    tables[1]["excess"] /= 2
+    chart = conditions_chart(replace(findings, means=pd.concat(tables)))
+    legend = [text.get_text() for text in chart.figure.legends[0].get_texts()]
+    assert legend == ["copies1", "copies4"]
+    assert "all of web-lr1e-3." in chart.caption
+    rows = findings.means[findings.means["occurrences"] == "any"]
+    first, second, _ = chart.figure.axes[0].lines  # and that of no excess
+    for line, share in ((first, 1), (second, 1 / 2)):
+        assert [*line.get_xdata()] == rows["tokens_since"].tolist()
+        assert [*line.get_ydata()] == pytest.approx((share * rows["excess"]).tolist())
 
 
 @pytest.mark.parametrize(("shares", "said"), [

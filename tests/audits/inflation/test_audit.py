@@ -67,6 +67,13 @@ def test_bad_fields_are_named(tmp_path, fields, words):
         run(stage(tmp_path, **fields))
 
 
+def test_cells_without_a_clean_twin_are_refused_by_the_field(tmp_path, monkeypatch):
+    contaminated = [one.cell for one in simulated_cells(2) if one.cell.doses.any()]
+    monkeypatch.setattr("contamination.audits.cells.open_cells", lambda *_, **__: contaminated)
+    with pytest.raises(ConfigError, match=r"^audit\.cells: .* has no clean twin"):
+        run(stage(tmp_path))
+
+
 def test_clean_twins_of_both_replicates_with_one_model_are_asked_once(monkeypatch, tmp_path):
     """Without copies both trainings read the same corpus; only the names of their cells differ."""
     answered = [*simulated_cells(2, direct=1.0)]

@@ -85,6 +85,18 @@ def test_the_loss_is_compared_with_twins_of_other_seeds():
     np.testing.assert_allclose(scores[AGAINST_TWINS][0], expected)
 
 
+def test_clean_twins_without_the_loss_are_compared_with_by_no_method():
+    (group,) = simulated_groups(2, direct=1.0)
+    unscored = replace(group.family, losses=np.full_like(group.family.losses, np.nan))
+    with_loss, without = (
+        InflationFindings([one], 0.95).detectability
+        for one in (group, replace(group, family=unscored))
+    )
+    of_twins = [name for name in with_loss if name.startswith("twins_")]
+    assert with_loss[of_twins].notna().all(axis=None)
+    pd.testing.assert_frame_equal(without, with_loss.drop(columns=of_twins))
+
+
 def test_one_seed_and_missing_replicates_are_warned_of():
     cells = [one for one in simulated_cells(1) if not one.cell.cell.swapped]
     from contamination.audits.inflation.inputs import make_groups

@@ -113,6 +113,17 @@ def test_lira_is_algorithm_1_of_carlini_et_al(cells, kind):
                 assert offline[target, text] == pytest.approx(z, rel=1e-4, abs=1e-4)
 
 
+def test_offline_lira_has_the_mean_of_all_references_where_a_text_has_none(cells):
+    phi, member = cells[0], cells[1].copy()
+    member[:, 0] = True
+    found = lira_offline(phi, ~member, POOLED)
+    for target in range(len(phi)):
+        unseen = [references(phi, member, target, text)[1] for text in range(phi.shape[1])]
+        (sigma,) = {*variances_by_loops(phi, member, target, False, POOLED) ** 0.5}
+        z = (phi[target, 0] - np.concatenate(unseen).mean()) / sigma
+        assert found[target, 0] == pytest.approx(z, rel=1e-4, abs=1e-4)
+
+
 def test_bavaria_is_the_ratio_of_posterior_predictive_densities(cells):
     """For one target: the posterior of level and shift as a linear model, in matrices."""
     phi, member = cells

@@ -320,6 +320,9 @@ def test_the_audit_is_an_artefact(tmp_path, monkeypatch):
     assert run(stage(tmp_path, cells="report", reference="rmia")).path != made.path
     with pytest.raises(ConfigError, match="audit.reference is 'multivariate_lira': it needs"):
         run(stage(tmp_path, cells="report", reference="multivariate_lira"))
+    monkeypatch.setattr(cells_module, "open_cells", lambda *_: cells[:3])
+    with pytest.raises(ConfigError, match=r"^audit\.cells: .* has 3 cells"):
+        run(stage(tmp_path, cells="report"))
 
 
 @pytest.mark.parametrize(

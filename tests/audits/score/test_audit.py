@@ -50,6 +50,7 @@ def test_the_audit_is_an_artefact_with_every_score(tmp_path, frame):
     observed = 100 * frame.loc[frame["spiked"] == "unknown", "correct"].mean()
     assert f"**The score is inflated: {observed:.1f} observed" in text
     assert "the p-value of δ ≤ 0 is" in text
+    assert "\n- method: arXiv 2605.24818" in text
     table = artifact.table("scores.parquet").set_index("name")
     assert [*table.index] == ["naive", "known non-members", "IPW", "EPG-IPW", "imputation",
                               "combined", "ConStat"]  # fmt: skip

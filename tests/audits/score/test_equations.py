@@ -69,7 +69,11 @@ def epg_by_loops(y, d):
 def test_epg_ipw_is_its_loop(seed):
     correct, membership, _, counts = draw(seed)
     y, d = repeated(counts, correct, membership)
-    assert epg_ipw_score(correct, membership, counts) == pytest.approx(epg_by_loops(y, d))
+    expected = pytest.approx(epg_by_loops(y, d))
+    assert epg_ipw_score(correct, membership, counts) == expected
+    far = np.append(membership, [-1_000, 1_000])  # thresholds are of the items that are drawn
+    found = epg_ipw_score(np.append(correct, [1, 0]), far, np.append(counts, [0, 0]))
+    assert found == expected
 
 
 def test_epg_ipw_keeps_a_tenth_and_all_if_nothing_is_inflated():

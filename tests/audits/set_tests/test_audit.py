@@ -6,6 +6,7 @@ import pytest
 
 from contamination.audits.base import AuditStage
 from contamination.audits.run import run
+from contamination.audits.set_tests.audit import SetTests
 from contamination.audits.set_tests.findings import labelled_texts
 from contamination.core.errors import ConfigError
 from tests.audits.reference_attack.simulated import audited_cells
@@ -44,6 +45,14 @@ def test_the_audit_is_an_artefact(tmp_path):
     assert blind["twins, relabelled"] == 4
     assert blind["versions"] == 0
     assert run(stage(tmp_path, cells="another path")).path == artifact.path
+
+
+def test_texts_are_not_compared_without_the_model_if_blind_is_false(tmp_path):
+    audit = SetTests(cells="report", blind=False, sizes=[], draws=0)
+    content = audit.prepare(AuditStage(audit={})).conduct(tmp_path).content
+    verdicts = next(table.data for table in content.tables if table.name == "verdicts")
+    assert len(verdicts)
+    assert verdicts["blind_p"].isna().all()
 
 
 def test_each_sets_texts_are_compared_for_themselves():

@@ -87,6 +87,7 @@ def test_a_judge_counts_4_and_more_and_is_asked_once(tmp_path, caplog):
     assert "I can't say." in caplog.text
     body = server.seen[0]
     assert body["temperature"] == 0
+    assert 0 < body["max_tokens"] <= 16  # a rating needs few
     assert "from 1 to 5" in body["messages"][0]["content"]
 
 

@@ -21,7 +21,11 @@ from contamination.audits.unlearning.inputs import open_audited_models
 from contamination.audits.unlearning.metric_report import over_unlearning_warnings, render_metrics
 from contamination.audits.unlearning.model_utility import answer_probability, model_utility
 from contamination.audits.unlearning.privleak import privleak
-from contamination.audits.unlearning.quantities import Quantity
+from contamination.audits.unlearning.quantities import (
+    Quantity,
+    answer_recall_quantity,
+    read_question_file,
+)
 from contamination.audits.unlearning.truth_ratio import (
     mean_closeness_to_1,
     mean_preference_for_truth,
@@ -74,6 +78,8 @@ def test_the_truth_ratio_is_of_geometric_means():
     ratios = np.array([0.25, 1.0, 4.0, np.nan])
     assert mean_closeness_to_1(ratios) == pytest.approx((0.25 + 1 + 0.25) / 3)
     assert mean_preference_for_truth(ratios) == pytest.approx((0.75 + 0 + 0) / 3)
+    for mean_over in (mean_closeness_to_1, mean_preference_for_truth):
+        assert math.isnan(mean_over(np.array([np.nan])))  # no question has a wrong answer
 
 
 def test_forget_quality_is_the_test_of_kolmogorov_and_smirnov():
@@ -190,6 +196,18 @@ def test_answers_are_read_as_a_model_in_float64_reads_them(stage, folders, tmp_p
         others = [value for value, _ in means[2:]]
         ratio = math.prod(map(math.exp, others)) ** (1 / len(others)) / math.exp(means[1][0])
         assert one.truth_ratio == pytest.approx(ratio, rel=1e-4)
+
+
+def test_answers_of_a_file_are_drawn_by_the_seed(stage, folders, tmp_path):
+    questions = read_question_file(written(tmp_path, "q.jsonl", QUESTIONS[:4]))
+    models = open_audited_models(str(folders["original"]), str(folders["half"]), None, "runs")
+    units = answer_recall_quantity(stage(), models, questions, seed=3).units
+    values = np.arange(4.0)
+    draws = {
+        seed: AuditUnits(units.table, seed).label_mean(values, True).draws.tolist()
+        for seed in (3, 4)
+    }
+    assert units.label_mean(values, True).draws.tolist() == draws[3] != draws[4]
 
 
 def test_a_wrong_answer_that_is_missing_or_no_text_is_said(tmp_path, stage):
