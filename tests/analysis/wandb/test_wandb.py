@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import pandas as pd
 import pytest
 import wandb
 
+from contamination.analysis.__main__ import run_named_tool
 from contamination.analysis.cells import Cell
 from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths, WandbReport
 from contamination.analysis.report_folder import Report, open_report
@@ -325,7 +325,5 @@ def test_a_torn_record_is_named(tmp_path):
 def test_an_experiment_is_named_whatever_conf_has_of_that_name(tmp_path, monkeypatch, capsys):
     words = ["wandb", f"local={tmp_path}", "experiment=quickstart", f"runs={tmp_path}/runs"]
     monkeypatch.setattr(sys, "argv", ["analysis", *words])
-    with pytest.raises(SystemExit) as end:
-        runpy.run_module("contamination.analysis", run_name="__main__")
-    assert end.value.code == 2
+    assert run_named_tool() == 2
     assert "no run with results of quickstart" in capsys.readouterr().err
