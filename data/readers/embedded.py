@@ -88,7 +88,7 @@ class EmbeddedCorpus:
             if s in COLUMN_BY_FILE_OF_SUBSET
             for file in COLUMN_BY_FILE_OF_SUBSET[s]
         }
-        return files | (_code_file_by_path() if "github" in self._used_subsets else {})
+        return {**files, **(_code_file_by_path() if "github" in self._used_subsets else {})}
 
     @property
     def _used_subsets(self) -> Sequence[str]:
