@@ -106,16 +106,16 @@ def test_a_config_of_many_values_is_refused(scores):
 
 
 def test_a_config_of_the_most_values_is_read_and_one_more_is_refused(scores, monkeypatch):
-    made = scores()
+    artifact = scores()
     monkeypatch.setattr(example_pages, "MOST_VALUES", 1)
     with pytest.raises(ArtifactError, match="a page reads at most 1[.]") as error:
-        _page_config(made, made, OWN)
+        _page_config(artifact, artifact, OWN)
     count = int(re.search(r"has (\d+) values", str(error.value))[1])
     monkeypatch.setattr(example_pages, "MOST_VALUES", count)
-    assert _page_config(made, made, OWN).method
+    assert _page_config(artifact, artifact, OWN).method
     monkeypatch.setattr(example_pages, "MOST_VALUES", count - 1)
     with pytest.raises(ArtifactError, match=f"at most {count - 1}"):
-        _page_config(made, made, OWN)
+        _page_config(artifact, artifact, OWN)
 
 
 def test_no_variable_of_the_environment_is_read(scores):

@@ -169,8 +169,8 @@ def test_the_limit_of_memory_is_named_in_gib():
         assert connection.recv_bytes() == chat_templates.READY
         return connection.recv_bytes().decode()
 
-    said = "it needs more than 0.5 GiB, or does not end (MemoryError)"
-    assert json.loads(in_fork(answer)) == {"error": said, "is_limit": True}
+    message = "it needs more than 0.5 GiB, or does not end (MemoryError)"
+    assert json.loads(in_fork(answer)) == {"error": message, "is_limit": True}
 
 
 def under_a_limit(gib):

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from contamination.core.integrity import MANIFEST
 from contamination.core.lock import LOCKS_FOLDER
-from tests.faults.warm import Warm, WarmProcess
+from tests.faults.fork_server import ForkedCommand, ForkServer
 from tests.launch.started import ENVIRONMENT
 from tests.small import contents
 
@@ -127,11 +127,11 @@ class Tally:
 class Run:
     """A command that runs, with every process that it starts: of its session, or with its mark."""
 
-    def __init__(self, words: list[str], log: Path, warm: Warm | None = None) -> None:
+    def __init__(self, words: list[str], log: Path, warm: ForkServer | None = None) -> None:
         self.log, self.began, self.mark = log, time.time(), f"{MARK}={uuid.uuid4()}".encode()
         name, _, value = self.mark.decode().partition("=")
         log.write_bytes(b"")
-        self.process: subprocess.Popen | WarmProcess
+        self.process: subprocess.Popen | ForkedCommand
         if warm is not None:
             self.process = warm.start(words, log, {name: value})
             return
@@ -204,7 +204,7 @@ def stage_of(runs: Path, began: float, whole: Contents | None = None) -> str:
     return "end" if over else "start"
 
 
-def kill(command: Command, runs: Path, log: Path, after: float, warm: Warm | None,
+def kill(command: Command, runs: Path, log: Path, after: float, warm: ForkServer | None,
          number: signal.Signals, target: str, limit: float, whole: Contents,
          tally: Tally) -> bool:  # fmt: skip
     """Start the command and kill it after so many seconds; whether it lived.
@@ -242,7 +242,7 @@ def kill(command: Command, runs: Path, log: Path, after: float, warm: Warm | Non
     return True
 
 
-def finish(command: Command, runs: Path, log: Path, warm: Warm, whole: Contents,
+def finish(command: Command, runs: Path, log: Path, warm: ForkServer, whole: Contents,
            tally: Tally) -> None:  # fmt: skip
     """The command once more, left alone; then its artefacts are compared."""
     run = Run(command.words(runs), log, warm)
@@ -268,7 +268,7 @@ def _ended(run: Run, tally: Tally) -> None:
         tally.interventions.append(f"status {run.process.poll()}: {said[-4000:]}")
 
 
-def chain(command: Command, place: Path, warm: Warm, whole: Contents, seconds: Seconds,
+def chain(command: Command, place: Path, warm: ForkServer, whole: Contents, seconds: Seconds,
           draws: Iterator[Draw], tally: Tally) -> None:  # fmt: skip
     """Kill and start again on one runs folder after another, until the draws are used up.
 

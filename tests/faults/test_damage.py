@@ -21,7 +21,7 @@ from contamination.core.errors import UserError
 from contamination.core.integrity import ALWAYS, MANIFEST, find_damages, read_manifest
 from contamination.launch.check_runs import ARTIFACTS
 from tests.faults import kinds
-from tests.faults.warm import Warm
+from tests.faults.fork_server import ForkServer
 from tests.small import SMALL
 
 pytestmark = pytest.mark.slow
@@ -32,7 +32,7 @@ REREAD = "method=[loss,zlib,min_k,min_k_plus_plus,max_k]"  # another score of th
 
 @pytest.fixture(scope="module")
 def warm():
-    server = Warm()
+    server = ForkServer()
     yield server
     server.close()
 

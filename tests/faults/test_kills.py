@@ -17,8 +17,8 @@ from contamination.data.readers.embedded import EmbeddedCorpus
 from tests.bad_inputs.material import jsonl, make
 from tests.bad_inputs.row import GOOD, M
 from tests.detection.model.served.server import NAME, Server
+from tests.faults.fork_server import ForkServer
 from tests.faults.kills import Command, Run, Seconds, Tally, chain, plan, stage_of, table
-from tests.faults.warm import Warm
 from tests.launch.started import ENVIRONMENT, QUICK, TWO, copied
 from tests.small import SMALL, contents
 from tests.training.processes import TINY
@@ -55,7 +55,7 @@ def left_alone(command, runs, warm=None):
 @pytest.fixture(scope="module")
 def warm():
     """What has the environment of a command that is started, and so rounds as it does."""
-    server = Warm(ENVIRONMENT)
+    server = ForkServer(ENVIRONMENT)
     yield server
     server.close()
 

@@ -158,6 +158,6 @@ def test_the_halves_do_not_share_an_example():
     guesses = rule.guess(replace(scores, attack=rule.attack))
     assert rule.judged.sum() == 101
     assert not guesses.signs[~rule.judged].any()
-    of_seed = [choose_on_half([scores], member, 0, 0.95, seed).judged for seed in (0, 1)]
-    assert (of_seed[0] == rule.judged).all()
-    assert (of_seed[0] != of_seed[1]).any()
+    rule_by_seed = [choose_on_half([scores], member, 0, 0.95, seed).judged for seed in (0, 1)]
+    assert (rule_by_seed[0] == rule.judged).all()
+    assert (rule_by_seed[0] != rule_by_seed[1]).any()

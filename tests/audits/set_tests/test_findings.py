@@ -88,14 +88,16 @@ def test_the_same_seed_gives_the_same_p_values(sets, outcomes):
 def test_the_same_texts_under_a_model_that_did_not_see_them_have_other_parts_and_lists():
     """With equal scores, equal draws would make one chance finding out of two."""
     seen = [simulated_set(seed) for seed in range(4)]
-    unseen = [replace(one, name=replace(one.name, saw_it=False)) for one in seen]
+    unseen = [replace(test_set, name=replace(test_set.name, saw_it=False)) for test_set in seen]
     outcomes = run_tests([seen[0], unseen[0]], [20], 0, 0)
     parts = outcomes.query("test == 'CoDeC' and origin == 'published' and examples == 20")
     items = SetFindings([*seen, *unseen], outcomes, {}, 0.05, 0.1, 0).items.query("share == 0")
     for table, column, rows in ((parts, "p_value", 3), (items, "estimated_share", 4)):
-        found = [table.loc[table["saw_it"] == saw_it, column].tolist() for saw_it in (True, False)]
-        assert [len(values) for values in found] == [rows, rows]
-        assert found[0] != found[1]
+        values_by_model = [
+            table.loc[table["saw_it"] == saw_it, column].tolist() for saw_it in (True, False)
+        ]
+        assert [len(values) for values in values_by_model] == [rows, rows]
+        assert values_by_model[0] != values_by_model[1]
 
 
 def test_error_rates_count_what_the_model_did_not_see(findings, outcomes):

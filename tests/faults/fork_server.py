@@ -20,20 +20,20 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
 
 
-class Warm:
-    """`python -m`, as often as wanted."""
+class ForkServer:
+    """Runs `python -m` with any arguments, each in a fork."""
 
     def __init__(self, environment: Mapping[str, str] = ONE_THREAD) -> None:
         self._lock = threading.Lock()  # several threads may ask
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.warm"], cwd=REPOSITORY, text=True,
+            [sys.executable, "-m", "tests.faults.fork_server"], cwd=REPOSITORY, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             env={**ENVIRONMENT, **environment, "HF_HUB_OFFLINE": "1"},
         )  # fmt: skip
 
-    def start(self, words: list[str], log: Path, environment: Mapping[str, str]) -> WarmProcess:
+    def start(self, words: list[str], log: Path, environment: Mapping[str, str]) -> ForkedCommand:
         """Starts a module with arguments in a session of its own; what it says goes to `log`."""
-        return WarmProcess(self, self.ask("start", words, str(log), dict(environment)))
+        return ForkedCommand(self, self.ask("start", words, str(log), dict(environment)))
 
     def launch(self, *words: str) -> tuple[int, str]:
         """The exit status of `python -m launch`, and all that it says."""
@@ -53,10 +53,10 @@ class Warm:
         self._server.communicate()
 
 
-class WarmProcess:
+class ForkedCommand:
     """A command that runs, with the part of `subprocess.Popen` that its users need."""
 
-    def __init__(self, warm: Warm, pid: int) -> None:
+    def __init__(self, warm: ForkServer, pid: int) -> None:
         self._warm, self.pid, self._status = warm, pid, None
 
     def poll(self) -> int | None:
@@ -82,8 +82,11 @@ def _serve() -> None:
         __import__(module)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the one who asks
     while line := sys.stdin.readline():
-        question, *given = json.loads(line)
-        print(json.dumps(_start(*given) if question == "start" else _status(*given)), flush=True)
+        request, *arguments = json.loads(line)
+        print(
+            json.dumps(_start(*arguments) if request == "start" else _status(*arguments)),
+            flush=True,
+        )
 
 
 def _status(pid: int) -> int | None:
