@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from contamination.data.words import (
+    INVISIBLE,
     ZERO_WIDTH_SPACE,
-    invisible_pattern,
     normalise_text,
     split_at_zero_width_spaces,
 )
@@ -100,13 +100,18 @@ class NgramIndex:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         hashes = hash_windows(words, self.n)
         at = np.flatnonzero(self._filter[hashes >> self._shift])
+        if not len(at):
+            return at, at
         rows = np.minimum(np.searchsorted(self._hashes, hashes[at]), len(self.grams) - 1)
         same = (words[at[:, None] + np.arange(self.n)] == self.grams[rows]).all(axis=1)
         return at[same], rows[same]
 
     def find(self, words: Words) -> Places:
         """Returns the rows of `grams` that occur in the words, in the order of first occurrence."""
-        rows, first = np.unique(self.places(words)[1], return_index=True)
+        _, rows = self.places(words)
+        if not len(rows):
+            return rows
+        rows, first = np.unique(rows, return_index=True)
         in_order: Places = rows[np.argsort(first)]
         return in_order
 
@@ -206,7 +211,7 @@ def _punctuation_removal_table() -> dict[int, None]:
     """Returns a table that removes punctuation, ASCII symbols and invisible characters."""
     characters = [*map(chr, range(sys.maxunicode + 1))]
     marks = [c for c in characters if unicodedata.category(c)[0] == "P"]
-    marks += filter(invisible_pattern().match, characters)
+    marks += filter(INVISIBLE.match, characters)
     return dict.fromkeys(map(ord, [*marks, *"$+<=>^`|~"]))
 
 

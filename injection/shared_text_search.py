@@ -412,6 +412,8 @@ class _ShortRuns:
     def find(self, words: Words) -> Iterator[tuple[int, Words]]:
         """Yields each piece that is found, and the words that are shared."""
         places, grams = self._index.places(words)
+        if not len(grams):
+            return
         run_numbers, slots = self._index.all_owners(grams)
         owner_pieces = self._piece[slots]
         upper_bounds = self._index.n * np.bincount(owner_pieces, minlength=len(self._lengths))

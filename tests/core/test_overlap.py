@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 
 from contamination.data.ngrams import words_of
-from contamination.data.words import invisible_pattern, normalise_text
+from contamination.data.words import INVISIBLE, normalise_text
 
 CHARACTERS = [chr(code) for code in range(sys.maxunicode + 1)]
 HIDING = [
@@ -34,5 +34,5 @@ def test_what_can_be_seen_and_white_space_count():
     visible = "LNSZ"
     kept = [c for c in CHARACTERS if unicodedata.category(c)[0] in visible or c.isspace()]
     fillers = {"\u115f", "\u1160", "\u3164", "\uffa0"}
-    assert {c for c in kept if invisible_pattern().match(c)} == fillers
+    assert {c for c in kept if INVISIBLE.match(c)} == fillers
     assert normalise_text("a\x1cb\x85c\u3000d") == "a b c d"
