@@ -11,16 +11,14 @@ import os
 import pickle
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,9 +33,9 @@ from contamination.core.files import (
     write_text_atomically,
 )
 from contamination.core.hashing import digests_by_name
-from contamination.core.parent_process import end_with_parent
 from contamination.core.progress import progress_bar
 from contamination.core.tokenizer_panics import tokenizer_panics_as_config_errors
+from contamination.core.worker_pool import worker_pool
 
 
 @dataclass(frozen=True)
@@ -175,16 +173,8 @@ class TaskRunner:
         workers = min(self.num_proc, len(task))
         if workers <= 1:
             return [_finish_piece(task, folder, piece) for piece in pieces]
-        with ProcessPoolExecutor(
-            workers, get_context("spawn"), initializer=initialize_worker
-        ) as pool:
+        with worker_pool(workers) as pool:
             return [*pool.map(_store_task(task, folder).finish, pieces)]
-
-
-def initialize_worker() -> None:
-    """Initialises a worker process, which uses one thread and ends with its parent process."""
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    end_with_parent(signal.SIGKILL, os.getppid())
 
 
 def _result_path(folder: Path, piece: int) -> Path:
@@ -285,8 +275,7 @@ def _run_on_local_processes(
     stored_task: StoredTask, n_pieces: int, missing: Sequence[int], cluster: TasksConfig
 ) -> None:
     """Replaces the pool of datatrove's local executor, which would wait for a killed process."""
-    workers, method = min(cluster.workers, len(missing)), get_context("spawn")
-    with ProcessPoolExecutor(workers, method, initializer=initialize_worker) as pool:
+    with worker_pool(min(cluster.workers, len(missing))) as pool:
         jobs = [pool.submit(_run_piece, stored_task, n_pieces, piece) for piece in missing]
         try:
             for job in as_completed(jobs):

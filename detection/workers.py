@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from contamination.core.errors import ConfigError
+from contamination.core.worker_pool import worker_pool
 from contamination.detection.config import DetectionConfig
 from contamination.detection.models.base import ModelHandle
 from contamination.detection.process_group import current_group
@@ -166,7 +166,7 @@ def _run_in_children(slices: Sequence[Slice[T]]) -> list[list[T]]:
     n = len(slices)
     with keep_children_alive() as pools:
         while len(pools) < n:
-            pools.append(ProcessPoolExecutor(1, get_context("spawn")))
+            pools.append(worker_pool(1))
         futures = [pools[i].submit(_run_in_child, piece, i, n) for i, piece in enumerate(slices)]
         return [future.result() for future in futures]
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ import pandas as pd
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.progress import progress_bar
-from contamination.core.task_runner import initialize_worker, run_unless_stored
+from contamination.core.task_runner import run_unless_stored
+from contamination.core.worker_pool import worker_pool
 from contamination.data.readers import Corpus, Document
 from contamination.data.readers.rows import group_by_size
 from contamination.injection.decontamination.flagging import DocumentFlagging
@@ -222,7 +222,7 @@ def _iter_shard_results(
     if num_proc == 1:
         yield from (tokenize_shard(settings, number, chunk) for number, chunk in numbered)
         return
-    pool = ProcessPoolExecutor(num_proc, get_context("spawn"), initializer=initialize_worker)
+    pool = worker_pool(num_proc)
     stack.callback(pool.shutdown, wait=True, cancel_futures=True)
     ahead: deque[Future[dict[str, Any]]] = deque()
     for number, chunk in numbered:

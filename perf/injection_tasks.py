@@ -21,11 +21,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, redirect_stderr
 from dataclasses import replace
 from functools import lru_cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,8 @@ import numpy as np
 import pandas as pd
 
 from contamination.core.hashing import file_digest
-from contamination.core.task_runner import TaskRunner, initialize_worker
+from contamination.core.task_runner import TaskRunner
+from contamination.core.worker_pool import worker_pool
 from contamination.data.readers.embedded import EmbeddedCorpus, EmbeddedRows
 from contamination.data.readers.files import FilesCorpus
 from contamination.data.readers.rows import Tally
@@ -104,11 +103,6 @@ def clock_piece(way: Callable[[int], object], piece: int) -> float:
     started = time.process_time()
     way(piece)
     return time.process_time() - started
-
-
-def worker_pool(processes: int) -> ProcessPoolExecutor:
-    """Processes of one thread."""
-    return ProcessPoolExecutor(processes, get_context("spawn"), initializer=initialize_worker)
 
 
 def result_of_file(task: FileTokenizationTask, number: int) -> dict[str, Any]:

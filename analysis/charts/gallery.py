@@ -6,9 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -35,6 +33,7 @@ from contamination.analysis.provenance import has_losses
 from contamination.analysis.statistics.controls import control_warning
 from contamination.core.artifacts import path_part_of
 from contamination.core.statistics.estimates import ALL_BENCHMARKS
+from contamination.core.worker_pool import worker_pool
 
 FEW = 3
 """Up to so many conditions are drawn in this process: others take a second or two to start."""
@@ -77,8 +76,7 @@ def save_charts(findings: Findings, folder: Path) -> list[SavedChart]:
             for condition_findings in by_condition
         ]
     else:
-        fresh = get_context("spawn")  # a fork would copy the locks of this process's threads
-        with ProcessPoolExecutor(workers, fresh) as pool:
+        with worker_pool(workers) as pool:
             drawn = list(
                 pool.map(_save_condition_charts, by_condition, [folder] * len(by_condition))
             )

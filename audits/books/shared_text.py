@@ -160,7 +160,7 @@ class SharedEdges:
         words, hashes = len(self.spans[text_index]), self._hashes_by_text[text_index]
         counts = self._book_counts[np.searchsorted(self._hashes, hashes)]
         word_counts = np.ones(words, np.intp)
-        for offset in range(min(GRAM_WORDS, words) if len(hashes) else 0):
+        for offset in range(min(GRAM_WORDS, words)):
             covered = word_counts[offset : offset + len(hashes)]
             np.maximum(covered, counts, out=covered)
         return word_counts

@@ -50,7 +50,7 @@ class Embedding:
         self._model: Any = None
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Scores:
-        """Returns the cosine similarity of each pair; 0 if a text is empty."""
+        """Returns the cosine similarity of each pair; 0 if a text is blank or has no tokens."""
         texts = {text for pair in pairs for text in pair}
         self._compute_missing_vectors(sorted(texts - self._vectors.keys(), key=len))
         return np.array([float(self._vectors[a] @ self._vectors[b]) for a, b in pairs], np.float64)
@@ -64,11 +64,13 @@ class Embedding:
                 bar.update(len(batch))
 
     def _unit_vectors(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns a unit vector per text; zeros for blank texts."""
+        """Returns a unit vector per text; zeros if blank or only special tokens."""
         import torch
 
         model, tokenizer, device = self._load_encoder()
-        rows = tokenizer(list(texts), truncation=True, max_length=self._max_tokens())["input_ids"]
+        limits = {"truncation": True, "max_length": self._max_tokens()}
+        encoded = tokenizer(list(texts), return_special_tokens_mask=True, **limits)
+        rows, special = encoded["input_ids"], encoded["special_tokens_mask"]
         width = max(1, max(map(len, rows)))
         ids = torch.zeros((len(rows), width), dtype=torch.long)
         mask = torch.zeros((len(rows), width), dtype=torch.long)
@@ -80,7 +82,8 @@ class Embedding:
         weights = mask.to(device)[:, :, None].float()
         means = (states.last_hidden_state.float() * weights).sum(1) / weights.sum(1)
         vectors = torch.nn.functional.normalize(means, dim=1).cpu().numpy().astype(np.float64)
-        vectors[[not text.strip() for text in texts]] = 0
+        pairs = zip(special, texts, strict=True)
+        vectors[[all(row) or not text.strip() for row, text in pairs]] = 0
         return vectors
 
     def _max_tokens(self) -> int:

@@ -1,6 +1,5 @@
 """Tasks in worker processes, and on a Ray cluster as datatrove's executor is asked for them."""
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,18 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from contamination.core.task_runner import TaskRunner, TasksConfig, initialize_worker
-from tests.forks import in_fork
-
-
-def test_a_worker_process_tokenizes_with_one_thread(monkeypatch):
-    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
-
-    def tokenizers_parallelism():
-        initialize_worker()
-        return os.environ["TOKENIZERS_PARALLELISM"]
-
-    assert in_fork(tokenizers_parallelism) == "false"
+from contamination.core.task_runner import TaskRunner, TasksConfig
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,13 @@
 """Completions beside what really follows, and who compares them."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
+from tokenizers.processors import TemplateProcessing
 from transformers import AutoModel, AutoTokenizer
 
 from contamination.audits.unlearning.completions import (
@@ -41,6 +46,17 @@ def test_an_embedding_is_the_mean_of_the_last_hidden_states(golden_folder):
     wanted = torch.cosine_similarity(*each, dim=0).item()
     found = Embedding(path, "cpu")([(texts[0], texts[1]), (texts[0], texts[0]), (texts[0], "")])
     assert found.tolist() == pytest.approx([wanted, 1, 0], abs=1e-5)
+
+
+def test_a_text_without_tokens_is_similar_to_nothing(golden_folder, tmp_path):
+    encoder = tmp_path / "encoder"
+    shutil.copytree(golden_folder, encoder)
+    tokenizer = Tokenizer(BPE({"<s>": 0, "a": 5}, []))  # it leaves out all other characters
+    tokenizer.post_processor = TemplateProcessing("<s> $A", special_tokens=[("<s>", 0)])
+    tokenizer.save(str(encoder / "tokenizer.json"))
+    similarity = Embedding(str(encoder), "cpu")
+    assert similarity([("a", "b"), ("b", "b")]).tolist() == [0, 0]
+    assert similarity([("a", "ab")]).tolist() == pytest.approx([1])
 
 
 def test_an_encoder_without_its_weights_is_refused(folders, tmp_path):
