@@ -31,7 +31,7 @@ from contamination.core.config import CONF, convert_config
 from contamination.core.errors import ConfigError, StoppedError, UserError, require
 from contamination.core.hydra_errors import hydra_error_message
 from contamination.core.output_paths import check_has_disk, disk_errors_as_data_errors
-from contamination.core.signals import stop_on_signals
+from contamination.core.signals import restore_stopped_error, stop_on_signals
 from contamination.core.stored_files import check_yaml_limits
 from contamination.core.sweep_cells import check_sweep_cells, check_sweep_fields
 from contamination.core.terminal import escape_controls
@@ -67,7 +67,11 @@ def run_hydra_command(config_name: str, run: Callable[[DictConfig], object]) -> 
             check_config_size(config)
             integrity.set_hash_policy(config.get("verify", integrity.CHANGED))
             runs = check_runs_folder(config)
-            with disk_errors_as_data_errors(runs), tokenizer_panics_as_config_errors():
+            with (
+                restore_stopped_error(),
+                disk_errors_as_data_errors(runs),
+                tokenizer_panics_as_config_errors(),
+            ):
                 run(config)
         except (Exception, StoppedError) as error:
             if not process_records.record_failure(error):

@@ -73,7 +73,8 @@ def stop_on_signals() -> Iterator[None]:
     )
     watcher.start()
     try:
-        yield
+        with restore_stopped_error():
+            yield
         if stop.number is not None:
             raise stop.make_error()
     finally:
@@ -86,6 +87,23 @@ def stop_on_signals() -> Iterator[None]:
         watcher.join()
         os.close(write_end)
         os.close(read_end)
+
+
+@contextmanager
+def restore_stopped_error() -> Iterator[None]:
+    """Raises the StoppedError again if a library has replaced it by another error.
+
+    NumPy does so while it compares structured arrays: it raises a TypeError that has this cause.
+    """
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException | None = error
+        while not isinstance(cause, StoppedError):
+            if cause is None:
+                raise
+            cause = cause.__cause__ or cause.__context__
+        raise StoppedError(str(cause), cause.status) from error
 
 
 @contextmanager

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import os
 import signal
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing.context import SpawnContext, SpawnProcess
+from typing import Any
 
 from contamination.core.parent_process import end_with_parent
+from contamination.core.signals import defer_signals, stopped_error
 
 
 class _Worker(SpawnProcess):
     def start(self) -> None:
         """Starts the process, which receives SIGINT when `_initialize_worker` has been called."""
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
         try:
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
             super().start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -27,16 +31,32 @@ class _WorkerContext(SpawnContext):
     Process = _Worker
 
 
+class _WorkerPool(ProcessPoolExecutor):
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Submits a call. A signal does not interrupt the start of a process, which would be lost.
+
+        Raises:
+            StoppedError: a signal was received.
+        """
+        with defer_signals() as stopped:
+            future = super().submit(fn, *args, **kwargs)
+        if stopped():
+            raise stopped_error()
+        return future
+
+
 def worker_pool(processes: int) -> ProcessPoolExecutor:
     """Returns a pool of new processes, each with one thread for tokenizers.
 
     They are not forks, which would copy the locks of this process's threads.
     """
-    return ProcessPoolExecutor(processes, _WorkerContext(), initializer=_initialize_worker)
+    context, parent = _WorkerContext(), (os.getpid(),)
+    return _WorkerPool(processes, context, initializer=_initialize_worker, initargs=parent)
 
 
-def _initialize_worker() -> None:
+def _initialize_worker(parent_pid: int) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    end_with_parent(signal.SIGKILL, os.getppid())
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    end_with_parent(signal.SIGKILL, parent_pid)
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])

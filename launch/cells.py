@@ -40,7 +40,11 @@ from contamination.core import process_records
 from contamination.core.artifacts import path_part_of
 from contamination.core.errors import ArtifactError, StoppedError, UserError
 from contamination.core.files import hashed_json, read_verified_json, write_text_atomically
-from contamination.core.signals import call_before_exit, stop_on_signals
+from contamination.core.signals import (
+    call_before_exit,
+    restore_stopped_error,
+    stop_on_signals,
+)
 from contamination.core.stored_files import check_name_inside_folder, parse_typed
 from contamination.launch.run_records import keep_beating, read_costs
 from contamination.launch.saved_config import load_config
@@ -183,7 +187,8 @@ class CellFolder:
             call_before_exit(self.write_failure),
         ):
             try:
-                yield
+                with restore_stopped_error():
+                    yield
             except (Exception, StoppedError) as error:
                 with suppress(OSError):  # a full disk
                     self.write_failure(error)

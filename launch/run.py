@@ -31,6 +31,7 @@ from contamination.core.errors import ConfigError, StoppedError, UserError
 from contamination.core.lock import remove_empty_folders_on_error
 from contamination.core.output_paths import disk_errors_as_data_errors, is_writable_folder
 from contamination.core.progress import OUTER_TITLE, set_in_environment
+from contamination.core.signals import restore_stopped_error
 from contamination.core.sweep_cells import overrides_of_sweep_cells
 from contamination.launch import labelled_benchmark, pipeline, slurm, snapshot
 from contamination.launch.cells import CellFolder, Launch, Outcome
@@ -270,7 +271,7 @@ def _run_sweep_cell(config: DictConfig, settings: LaunchSettings, overrides: lis
     )
     stages = Stages(settings.cluster, cell.folder, code, in_turn=_runs_in_turn(settings))
     try:
-        with disk_errors_as_data_errors():
+        with restore_stopped_error(), disk_errors_as_data_errors():
             _run_or_prepare_cell(config, settings, stages)
     except StoppedError:
         raise

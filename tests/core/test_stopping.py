@@ -49,6 +49,14 @@ def work():
     except BaseException:
         pass
 """,
+    "replaced": """
+def work():
+    ready()
+    try:
+        time.sleep(60)
+    except BaseException as error:  # as NumPy does in comparisons of structured arrays
+        raise TypeError("can't compare") from error
+""",
     "C code": """
 def work():
     threading.Timer(0.5, ready).start()

@@ -10,19 +10,36 @@ import pytest
 
 from contamination.core.worker_pool import worker_pool
 
-STOPPED_COMMAND = """
+COMMAND = """
 import sys, time
 from contamination.core.signals import stop_on_signals
 from contamination.core.worker_pool import worker_pool
 
 if __name__ == "__main__":
-    with stop_on_signals(), worker_pool(1) as pool:
-        work = pool.submit(time.sleep, 30)
-        print("submitted", flush=True)
-        work.result()
-else:  # the worker imports this script, too
+    with stop_on_signals(), worker_pool(4) as pool:
+        print("starting", flush=True)
+        for work in pool.map(time.sleep, [30] * 4):
+            pass
+else:  # a worker imports this script, too
     time.sleep(1)
 """
+
+
+def said_after(folder, seconds, send):
+    """Starts the command and sends it a signal; what it says until all its processes have ended."""
+    script = folder / "command.py"
+    script.write_text(COMMAND)
+    with subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as command:  # fmt: skip
+        assert command.stdout.readline() == "starting\n"
+        time.sleep(seconds)
+        send(command.pid)
+        try:
+            return command.communicate(timeout=40)[1]
+        finally:
+            os.killpg(command.pid, signal.SIGKILL)
 
 
 def test_a_worker_tokenizes_with_one_thread(monkeypatch):
@@ -31,19 +48,13 @@ def test_a_worker_tokenizes_with_one_thread(monkeypatch):
         assert pool.submit(os.getenv, "TOKENIZERS_PARALLELISM").result() == "false"
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.7, 2.5])
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.7, 2.5])
 def test_ctrl_c_ends_all_processes_with_one_message(tmp_path, seconds):
-    script = tmp_path / "command.py"
-    script.write_text(STOPPED_COMMAND)
-    with subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        start_new_session=True,
-    ) as command:  # fmt: skip
-        assert command.stdout.readline() == "submitted\n"
-        time.sleep(seconds)  # the worker is starting, or at work
-        stopped = time.monotonic()
-        os.killpg(command.pid, signal.SIGINT)
-        _, said = command.communicate(timeout=30)  # until all processes have ended
-    assert said.count("Traceback") == 1  # of the error that this script raises
+    said = said_after(tmp_path, seconds, lambda pid: os.killpg(pid, signal.SIGINT))
+    assert said.count("Traceback") == 1  # of the error that this command raises
     assert said.rstrip().splitlines()[-1].endswith("run the same command again to resume.")
-    assert time.monotonic() - stopped < 5
+
+
+@pytest.mark.parametrize("seconds", [0.3, 2.5])
+def test_the_end_of_the_parent_ends_a_worker_that_is_still_starting(tmp_path, seconds):
+    said_after(tmp_path, seconds, lambda pid: os.kill(pid, signal.SIGKILL))

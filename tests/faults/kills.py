@@ -229,6 +229,8 @@ def kill(command: Command, runs: Path, log: Path, after: float, warm: ForkServer
             time.sleep(0.1)
         status = run.process.poll()
         said = run.said()
+        if asleep and "Fatal Python error: init_import_site" in said:
+            status, said = -number, ""  # Ctrl-C ended Python's own start, before any of our code
         tally.kills.append(
             Kill(command.name, number, target, stage, -999 if status is None else status, seconds,
                  limit, asleep, _traceback(said), sorted(left.values()))
