@@ -31,6 +31,8 @@ class _StopState:
 
     number: int | None = None  # of the received signal
     since: float = 0.0  # when it was received or the deferring work ended (monotonic seconds)
+    is_raised: bool = False
+    """Whether the error was raised, anywhere in the main thread."""
     is_dropped: bool = False
     """Whether the error was raised in a place where Python drops it."""
     callbacks: list[Callable[[], None]] = field(default_factory=list)
@@ -49,6 +51,11 @@ _stop: _StopState | None = None
 def stopped_error(where: str = "") -> StoppedError:
     """Returns the error that ends deferred work: "SIGTERM was received" and `where`."""
     return (_stop or _StopState()).make_error(where and f" {where}")
+
+
+def is_stopping() -> bool:
+    """Returns whether a signal ends the work, which does not defer it."""
+    return _stop is not None and _stop.number is not None and not _stop.callbacks
 
 
 @contextmanager
@@ -91,19 +98,18 @@ def stop_on_signals() -> Iterator[None]:
 
 @contextmanager
 def restore_stopped_error() -> Iterator[None]:
-    """Raises the StoppedError again if a library has replaced it by another error.
+    """Raises the StoppedError again in place of any error that the body raises after it.
 
-    NumPy does so while it compares structured arrays: it raises a TypeError that has this cause.
+    Libraries may replace it: NumPy raises a TypeError without a cause if a signal comes while it
+    compares structured arrays.
     """
     try:
         yield
     except Exception as error:
-        cause: BaseException | None = error
-        while not isinstance(cause, StoppedError):
-            if cause is None:
-                raise
-            cause = cause.__cause__ or cause.__context__
-        raise StoppedError(str(cause), cause.status) from error
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        if _stop is None or not _stop.is_raised or not in_main_thread:
+            raise
+        raise _stop.make_error() from error
 
 
 @contextmanager
@@ -151,10 +157,12 @@ def _handle_signal(number: int, frame: FrameType | None) -> None:
     if stop.number is None:
         stop.number, stop.since = number, time.monotonic()
         if not stop.callbacks:
+            stop.is_raised = True
             raise stop.make_error()
         for callback in stop.callbacks:
             callback()
     elif number == signal.SIGINT and time.monotonic() > stop.since + AGAIN_SECONDS:
+        stop.is_raised = True
         raise stop.make_error()
 
 

@@ -13,7 +13,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 from contamination.core.parent_process import end_with_parent
-from contamination.core.signals import defer_signals, stopped_error
+from contamination.core.signals import defer_signals, is_stopping, stopped_error
 
 
 class _Worker(SpawnProcess):
@@ -43,6 +43,13 @@ class _WorkerPool(ProcessPoolExecutor):
         if stopped():
             raise stopped_error()
         return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Ends the processes: after their work, or at once if a signal ends this process's work."""
+        if is_stopping():
+            for process in [*(self._processes or {}).values()]:
+                process.terminate()
+        super().shutdown(wait, cancel_futures=cancel_futures)
 
 
 def worker_pool(processes: int) -> ProcessPoolExecutor:

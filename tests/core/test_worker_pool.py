@@ -55,6 +55,14 @@ def test_ctrl_c_ends_all_processes_with_one_message(tmp_path, seconds):
     assert said.rstrip().splitlines()[-1].endswith("run the same command again to resume.")
 
 
+def test_a_signal_to_the_parent_alone_ends_the_workers_at_once(tmp_path):
+    began = time.monotonic()
+    said = said_after(tmp_path, 3, lambda pid: os.kill(pid, signal.SIGTERM))
+    assert said.count("Traceback") == 1
+    assert "SIGTERM was received" in said
+    assert time.monotonic() - began < 25  # the work takes 30
+
+
 @pytest.mark.parametrize("seconds", [0.3, 2.5])
 def test_the_end_of_the_parent_ends_a_worker_that_is_still_starting(tmp_path, seconds):
     said_after(tmp_path, seconds, lambda pid: os.kill(pid, signal.SIGKILL))
