@@ -38,9 +38,9 @@ class _WorkerPool(ProcessPoolExecutor):
         Raises:
             StoppedError: a signal was received.
         """
-        with defer_signals() as stopped:
+        with defer_signals():
             future = super().submit(fn, *args, **kwargs)
-        if stopped():
+        if is_stopping():
             raise stopped_error()
         return future
 

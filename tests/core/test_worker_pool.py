@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -39,7 +40,8 @@ def said_after(folder, seconds, send):
         try:
             return command.communicate(timeout=40)[1]
         finally:
-            os.killpg(command.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(command.pid, signal.SIGKILL)
 
 
 def test_a_worker_tokenizes_with_one_thread(monkeypatch):
