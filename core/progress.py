@@ -114,7 +114,9 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
 
     def close(self) -> None:
         """Shows the duration and the mean rate in the last line."""
-        if self.disable:  # closed already
+        if (
+            not hasattr(self, "start_t") or self.disable
+        ):  # its start was interrupted; closed already
             return
         self._record_progress()
         if self.total is not None and self.n >= self.total:

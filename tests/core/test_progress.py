@@ -1,11 +1,14 @@
 """Progress bars against a clock that stands where it is put."""
 
+import gc
 import sys
 from types import SimpleNamespace
 
 import pytest
+from tqdm.std import tqdm
 
 from contamination.core import process_records
+from contamination.core.errors import StoppedError
 from contamination.core.progress import (
     LATER_RUNS,
     OUTER_TITLE,
@@ -136,6 +139,19 @@ def test_a_bar_never_exceeds_its_total():
     bar.update(7)
     bar.update(7)
     assert bar.n == 10
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("interrupted", ["__init__", "_get_free_pos"])
+def test_a_bar_whose_start_was_interrupted_ends_in_silence(monkeypatch, capsys, interrupted):
+    def stop(*args, **options):
+        raise StoppedError("SIGTERM was received")
+
+    monkeypatch.setattr(tqdm, interrupted, stop)
+    with pytest.raises(StoppedError):
+        progress_bar(desc="tokenise", total=10)
+    gc.collect()
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_parts_of_a_batch_are_counted_and_may_be_begun_again():
