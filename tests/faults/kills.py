@@ -258,9 +258,10 @@ def finish(command: Command, runs: Path, log: Path, warm: ForkServer, whole: Con
 
 
 def _traceback(said: str) -> bool:
-    """Whether there is one, but for those of torchrun, which two signals at once confuse."""
+    """Whether there is one, but for those of libraries whose own processes got the signal, too."""
+    libraries = "torch/distributed/elastic", "wandb/sdk/lib/service"
     found = said.split("Traceback (most recent call last)")[1:]
-    return not all("torch/distributed/elastic" in text for text in found)
+    return not all(any(library in text for library in libraries) for text in found)
 
 
 def _ended(run: Run, tally: Tally) -> None:
