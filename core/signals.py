@@ -49,8 +49,10 @@ _stop: _StopState | None = None
 
 
 def stopped_error(where: str = "") -> StoppedError:
-    """Returns the error that ends deferred work: "SIGTERM was received" and `where`."""
-    return (_stop or _StopState()).make_error(where and f" {where}")
+    """Returns the error that the caller raises, "SIGTERM was received" and `where`."""
+    stop = _stop or _StopState()
+    stop.is_raised = True
+    return stop.make_error(where and f" {where}")
 
 
 def is_stopping() -> bool:
@@ -136,7 +138,8 @@ def defer_signals(callback: Callable[[], None] = lambda: None) -> Iterator[Calla
         yield lambda: stop.number is not None
     finally:
         stop.callbacks.remove(callback)
-        stop.since = time.monotonic()
+        if not stop.callbacks:
+            stop.since = time.monotonic()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from multiprocessing.context import SpawnContext, SpawnProcess
+from types import TracebackType
 from typing import Any
 
 from contamination.core.parent_process import end_with_parent
@@ -18,7 +19,7 @@ from contamination.core.signals import defer_signals, is_stopping, stopped_error
 
 class _Worker(SpawnProcess):
     def start(self) -> None:
-        """Starts the process, which receives SIGINT when `_initialize_worker` has been called."""
+        """Starts the process, which does not receive SIGINT: this process ends it."""
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
         try:
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -32,6 +33,17 @@ class _WorkerContext(SpawnContext):
 
 
 class _WorkerPool(ProcessPoolExecutor):
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None or issubclass(kind, Exception):
+            self.shutdown(cancel_futures=True)
+        else:  # such as KeyboardInterrupt
+            self._end_at_once()
+
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submits a call. A signal does not interrupt the start of a process, which would be lost.
 
@@ -47,15 +59,34 @@ class _WorkerPool(ProcessPoolExecutor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Ends the processes: after their work, or at once if a signal ends this process's work."""
         if is_stopping():
-            for process in [*(self._processes or {}).values()]:
-                process.terminate()
-        super().shutdown(wait, cancel_futures=cancel_futures)
+            self._end_at_once()
+            return
+        try:
+            super().shutdown(wait, cancel_futures=cancel_futures)
+        except BaseException:
+            self._end_at_once()
+            raise
+
+    def _end_at_once(self) -> None:
+        private: Any = self  # not typed
+        processes = [*(private._processes or {}).values()]
+        manager, results = private._executor_manager_thread, private._result_queue
+        # The manager thread is woken first: of a process that ended it would tell cancelled calls,
+        # which is an error. A result of which only a part was written then ends with its writer.
+        super().shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.terminate()
+        if results is not None:
+            results._writer.close()
+        if manager is not None:
+            manager.join()
 
 
 def worker_pool(processes: int) -> ProcessPoolExecutor:
     """Returns a pool of new processes, each with one thread for tokenizers.
 
-    They are not forks, which would copy the locks of this process's threads.
+    They are not forks, which would copy the locks of this process's threads. The end of the pool's
+    context cancels the calls that have not begun.
     """
     context, parent = _WorkerContext(), (os.getpid(),)
     return _WorkerPool(processes, context, initializer=_initialize_worker, initargs=parent)
@@ -64,6 +95,5 @@ def worker_pool(processes: int) -> ProcessPoolExecutor:
 def _initialize_worker(parent_pid: int) -> None:
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     end_with_parent(signal.SIGKILL, parent_pid)
-    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])

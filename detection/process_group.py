@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any, Protocol, TypeVar
 
 from contamination.core.errors import UserError
+from contamination.core.signals import restore_stopped_error
 
 T = TypeVar("T")
 
@@ -116,7 +117,8 @@ def _lead(stage: Callable[[], int], size: int) -> int:
     global _current_group
     _current_group, status = ProcessGroup(size), 1
     try:
-        status = stage()
+        with restore_stopped_error():
+            status = stage()
     except SystemExit as end:  # already reported, by a launcher that watches
         status = int(end.code or 0)
     except Exception:  # printed before the others end, as a launcher then ends this process too

@@ -9,7 +9,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -153,13 +153,14 @@ def keep_children_alive() -> Iterator[list[ProcessPoolExecutor]]:
     if _children is not None:
         yield _children
         return
-    _children = []
-    try:
-        yield _children
-    finally:
-        for pool in _children:
-            pool.shutdown(wait=True, cancel_futures=True)
-        _children = None
+    with ExitStack() as stack:
+        pools = _children = []
+        try:
+            yield pools
+        finally:
+            _children = None
+            for pool in pools:
+                stack.push(pool)
 
 
 def _run_in_children(slices: Sequence[Slice[T]]) -> list[list[T]]:

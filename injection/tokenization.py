@@ -222,8 +222,7 @@ def _iter_shard_results(
     if num_proc == 1:
         yield from (tokenize_shard(settings, number, chunk) for number, chunk in numbered)
         return
-    pool = worker_pool(num_proc)
-    stack.callback(pool.shutdown, wait=True, cancel_futures=True)
+    pool = stack.enter_context(worker_pool(num_proc))
     ahead: deque[Future[dict[str, Any]]] = deque()
     for number, chunk in numbered:
         ahead.append(pool.submit(tokenize_shard, settings, number, chunk))

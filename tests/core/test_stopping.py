@@ -58,6 +58,17 @@ def work():
         pass
     raise TypeError("can't compare")
 """,
+    "replaced after it was deferred": """
+def work():
+    with stopping.defer_signals() as stopped:
+        ready()
+        while not stopped():
+            time.sleep(0.01)
+    try:
+        raise stopping.stopped_error()
+    except BaseException:
+        raise TypeError("can't compare")
+""",
     "C code": """
 def work():
     threading.Timer(0.5, ready).start()

@@ -16,22 +16,29 @@ import sys, time
 from contamination.core.signals import stop_on_signals
 from contamination.core.worker_pool import worker_pool
 
+def work(data):
+    time.sleep(30)
+
 if __name__ == "__main__":
-    with stop_on_signals(), worker_pool(4) as pool:
+    data = [bytes(100_000)] * 20  # more than the pipe to the workers takes
+    with stop_on_signals(), worker_pool(2) as pool:
         print("starting", flush=True)
-        for work in pool.map(time.sleep, [30] * 4):
-            pass
+        if sys.argv[1] == "waits":
+            list(pool.map(work, data))
+        else:
+            for part in data:
+                pool.submit(work, part)
 else:  # a worker imports this script, too
     time.sleep(1)
 """
 
 
-def said_after(folder, seconds, send):
+def said_after(folder, seconds, send, how="waits"):
     """Starts the command and sends it a signal; what it says until all its processes have ended."""
     script = folder / "command.py"
     script.write_text(COMMAND)
     with subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [sys.executable, script, how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     ) as command:  # fmt: skip
         assert command.stdout.readline() == "starting\n"
@@ -50,16 +57,18 @@ def test_a_worker_tokenizes_with_one_thread(monkeypatch):
         assert pool.submit(os.getenv, "TOKENIZERS_PARALLELISM").result() == "false"
 
 
+@pytest.mark.parametrize("how", ["waits", "leaves"])
 @pytest.mark.parametrize("seconds", [0.0, 0.02, 0.7, 2.5])
-def test_ctrl_c_ends_all_processes_with_one_message(tmp_path, seconds):
-    said = said_after(tmp_path, seconds, lambda pid: os.killpg(pid, signal.SIGINT))
+def test_ctrl_c_ends_all_processes_with_one_message(tmp_path, seconds, how):
+    said = said_after(tmp_path, seconds, lambda pid: os.killpg(pid, signal.SIGINT), how)
     assert said.count("Traceback") == 1  # of the error that this command raises
     assert said.rstrip().splitlines()[-1].endswith("run the same command again to resume.")
 
 
-def test_a_signal_to_the_parent_alone_ends_the_workers_at_once(tmp_path):
+@pytest.mark.parametrize("how", ["waits", "leaves"])
+def test_a_signal_to_the_parent_alone_ends_the_workers_at_once(tmp_path, how):
     began = time.monotonic()
-    said = said_after(tmp_path, 3, lambda pid: os.kill(pid, signal.SIGTERM))
+    said = said_after(tmp_path, 3, lambda pid: os.kill(pid, signal.SIGTERM), how)
     assert said.count("Traceback") == 1
     assert "SIGTERM was received" in said
     assert time.monotonic() - began < 25  # the work takes 30
