@@ -33,6 +33,10 @@ else:  # a worker imports this script, too
 """
 
 
+OF_OTHERS = "spawn_main", "SpawnProcess", "Exception in thread"
+"""In the tracebacks of workers and of the pool's thread; the command itself raises its error."""
+
+
 def said_after(folder, seconds, send, how="waits"):
     """Starts the command and sends it a signal; what it says until all its processes have ended."""
     script = folder / "command.py"
@@ -61,7 +65,7 @@ def test_a_worker_tokenizes_with_one_thread(monkeypatch):
 @pytest.mark.parametrize("seconds", [0.0, 0.02, 0.7, 2.5])
 def test_ctrl_c_ends_all_processes_with_one_message(tmp_path, seconds, how):
     said = said_after(tmp_path, seconds, lambda pid: os.killpg(pid, signal.SIGINT), how)
-    assert said.count("Traceback") == 1  # of the error that this command raises
+    assert not any(text in said for text in OF_OTHERS)
     assert said.rstrip().splitlines()[-1].endswith("run the same command again to resume.")
 
 
@@ -69,7 +73,7 @@ def test_ctrl_c_ends_all_processes_with_one_message(tmp_path, seconds, how):
 def test_a_signal_to_the_parent_alone_ends_the_workers_at_once(tmp_path, how):
     began = time.monotonic()
     said = said_after(tmp_path, 3, lambda pid: os.kill(pid, signal.SIGTERM), how)
-    assert said.count("Traceback") == 1
+    assert not any(text in said for text in OF_OTHERS)
     assert "SIGTERM was received" in said
     assert time.monotonic() - began < 25  # the work takes 30
 
