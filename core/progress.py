@@ -114,9 +114,8 @@ class _RecordedBar(tqdm):  # type: ignore[type-arg]
 
     def close(self) -> None:
         """Shows the duration and the mean rate in the last line."""
-        if (
-            not hasattr(self, "start_t") or self.disable
-        ):  # its start was interrupted; closed already
+        was_interrupted_at_start = not hasattr(self, "start_t")
+        if was_interrupted_at_start or self.disable:  # the latter: closed already
             return
         self._record_progress()
         if self.total is not None and self.n >= self.total:

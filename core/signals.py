@@ -56,7 +56,7 @@ def stopped_error(where: str = "") -> StoppedError:
 
 
 def is_stopping() -> bool:
-    """Returns whether a signal ends the work, which does not defer it."""
+    """Returns whether a signal was received and no work defers it."""
     return _stop is not None and _stop.number is not None and not _stop.callbacks
 
 

@@ -19,7 +19,7 @@ from contamination.core.signals import defer_signals, is_stopping, stopped_error
 
 class _Worker(SpawnProcess):
     def start(self) -> None:
-        """Starts the process, which does not receive SIGINT: this process ends it."""
+        """Starts the process with SIGINT blocked; `_initialize_worker` ignores SIGINT."""
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, [])
         try:
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -45,7 +45,7 @@ class _WorkerPool(ProcessPoolExecutor):
             self._end_at_once()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submits a call. A signal does not interrupt the start of a process, which would be lost.
+        """Submits a call. A signal does not interrupt the start of a worker process.
 
         Raises:
             StoppedError: a signal was received.
@@ -68,18 +68,19 @@ class _WorkerPool(ProcessPoolExecutor):
             raise
 
     def _end_at_once(self) -> None:
-        private: Any = self  # not typed
-        processes = [*(private._processes or {}).values()]
-        manager, results = private._executor_manager_thread, private._result_queue
-        # The manager thread is woken first: of a process that ended it would tell cancelled calls,
-        # which is an error. A result of which only a part was written then ends with its writer.
+        """Ends the processes without waiting for their work."""
+        executor: Any = self  # its private attributes have no types
+        processes = [*(executor._processes or {}).values()]
+        manager_thread, results = executor._executor_manager_thread, executor._result_queue
+        # First, so that the manager thread drops cancelled calls before it notices that a process
+        # has ended: setting the exception of a cancelled call is an error.
         super().shutdown(wait=False, cancel_futures=True)
         for process in processes:
             process.terminate()
-        if results is not None:
+        if results is not None:  # else the thread waits for the rest of a partly written result
             results._writer.close()
-        if manager is not None:
-            manager.join()
+        if manager_thread is not None:
+            manager_thread.join()
 
 
 def worker_pool(processes: int) -> ProcessPoolExecutor:

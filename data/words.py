@@ -102,8 +102,8 @@ FORMATS = (
     "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\ufff9-\ufffb"
     "\U000110bd\U000110cd\U00013430-\U0001343f"
 )
-"""Ranges of Unicode's format characters (Cf) that are not in DEFAULT_IGNORABLE. As a list of single
-characters, those beyond U+FFFF made the pattern ten times as slow."""
+"""Ranges of Unicode's format characters (Cf) that are not in DEFAULT_IGNORABLE. Many single
+characters beyond U+FFFF, in place of ranges, make a pattern slow."""
 _ASCII_CONTROLS = dict.fromkeys([*range(0x09), *range(0x0E, 0x1C), 0x7F])
 
 
