@@ -6,7 +6,6 @@ The processes are those of a launcher (`process_group`), or else children of thi
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -173,8 +172,9 @@ def _run_in_children(slices: Sequence[Slice[T]]) -> list[list[T]]:
 
 
 def _run_in_child(piece: Slice[T], number: int, processes: int) -> list[T]:
+    import joblib
     import torch
 
     if not assigns_gpus(piece.settings):
-        torch.set_num_threads(max(1, (os.cpu_count() or 1) // processes))
+        torch.set_num_threads(max(1, joblib.cpu_count() // processes))
     return piece.run(number)

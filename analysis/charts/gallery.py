@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import joblib
 from matplotlib.figure import Figure
 
 from contamination.analysis.charts import occurrences as by_occurrences
@@ -69,7 +69,7 @@ def save_charts(findings: Findings, folder: Path) -> list[SavedChart]:
     """Draws and writes every chart, the conditions side by side on this machine's cores."""
     by_condition = [*map(findings.restrict_to_condition, findings.rows_by_condition)]
     over_conditions = [chart.save(folder) for chart in charts_over_conditions(findings)]
-    workers = min(len(os.sched_getaffinity(0)), len(by_condition))
+    workers = min(joblib.cpu_count(), len(by_condition))
     if len(by_condition) <= FEW or workers == 1:
         drawn = [
             _save_condition_charts(condition_findings, folder)
