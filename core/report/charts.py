@@ -78,11 +78,10 @@ class InlineChart:
 
     @cached_property
     def svg(self) -> str:
-        """The SVG element of the page, with the page's colours and font."""
+        """The SVG element of the page, with the page's colours."""
         svg = self._svg()
         for colour, variable in CSS_VARIABLES.items():
             svg = re.sub(colour, f"var({variable})", svg, flags=re.IGNORECASE)
-        svg = re.sub(r"font: (\S+) [^;\"]+", r"font-size: \1; font-family: inherit", svg)
         return self._with_label(svg)
 
     def save(self, path: Path) -> None:
