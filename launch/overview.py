@@ -129,8 +129,9 @@ def describe_sweep(cells: Sequence[CellOverview]) -> str:
     first = planned[0]
     assert first.plan is not None
     assert first.stages is not None
-    shared = [run for run in first.forecasts if _is_shared(run, first, planned)]
-    if shared and len(planned) > 1:
+    several = len(planned) > 1
+    shared = [run for run in first.forecasts if several and _is_shared(run, first, planned)]
+    if shared:
         title, *table = forecast.describe_forecasts(first.plan, first.stages, shared)
         lines += [f"made once, for all cells; {title}", *table]
     else:

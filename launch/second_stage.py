@@ -6,6 +6,7 @@ given its input (Ye et al. 2024, section 3.1). Both stages draw the same members
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -103,7 +104,7 @@ def _check_training(
     try:
         check_recipe(config, deepspeed, order, sequence_tokens, has_outputs=True)
     except ConfigError as error:
-        message = str(error).replace("training.", "second_stage.training.")
+        message = re.sub(r"\btraining\.", "second_stage.training.", str(error))
         raise ConfigError(f"{message}{note}") from error
 
 

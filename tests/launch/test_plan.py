@@ -5,19 +5,24 @@ import re
 import shlex
 import shutil
 import sys
+from dataclasses import replace
 
 import pytest
 from hydra import compose, initialize_config_dir
 
 from contamination.core.cli import run_hydra_command
 from contamination.core.config import CONF, convert_config
-from contamination.core.errors import ConfigError
+from contamination.core.errors import ConfigError, UserError
+from contamination.injection.config import InjectionConfig, InjectionStage
+from contamination.injection.finetuning.config import FinetuningConfig
+from contamination.injection.finetuning.sources import read_instructions
 from contamination.launch import slurm
 from contamination.launch.cells import CellFolder, Launch, Outcome
-from contamination.launch.config import LaunchSettings
+from contamination.launch.config import LaunchSettings, SecondStage
 from contamination.launch.plan import input_digests, plan, run_names_by_stage
 from contamination.launch.run import _is_cell_done, run
 from contamination.launch.saved_config import save_config
+from contamination.launch.second_stage import max_finetuning_sequences
 
 
 def composed(*overrides):
@@ -113,6 +118,9 @@ def test_a_second_stages_recipe_is_refused_before_any_work(tmp_path):
         second_stage(tmp_path, *padded, "training.export_steps=[24]")
     with pytest.raises(ConfigError, match="second_stage.training.warmup_steps is 500"):
         second_stage(tmp_path, "training.warmup_steps=500")
+    said = "second_stage.training.dtype is bfloat16 .* deepspeed@model.pretraining.deepspeed=zero1"
+    with pytest.raises(ConfigError, match=f"^{said}"):
+        second_stage(tmp_path, "training.dtype=bfloat16")
     with pytest.raises(ConfigError, match="second_stage.training.retain_folder"):
         second_stage(tmp_path, "training.objective=difference")
 
@@ -267,3 +275,138 @@ def test_detection_takes_a_node_of_the_training_and_gpus_may_be_of_a_kind_or_non
     assert "gpus_per_node" not in convert_config(config, LaunchSettings).cluster.job_options(
         "detect"
     )
+
+
+def lightly_planned(*words):
+    return plan(composed("experiment=quickstart", *words), read_benchmarks=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["injection.window=[0.5,1]"],
+            "training.order is 'shuffled': give training.order=corpus with injection.window, "
+            "injection.token_window or injection.last_tokens: a shuffled order spreads the copies "
+            "over the whole training.",
+        ),
+        (
+            ["injection.sequence_tokens=257"],
+            "injection.sequence_tokens is 257: the base model is pretrained on sequences of 256, "
+            "its context. Lower it, or raise model.pretraining.sequence_tokens.",
+        ),
+        (
+            ["tokenizer.path=tests/golden/target"],
+            "tokenizer.path is 'tests/golden/target': a base model that is made here has its own "
+            "tokenizer: leave it out.",
+        ),
+        (
+            ["model.pretraining=null"],
+            "model.pretraining is None: say how the base model is pretrained, or give model.path.",
+        ),
+    ],
+)
+def test_a_base_model_or_an_order_that_does_not_fit_is_named(words, said):
+    with pytest.raises(ConfigError) as raised:
+        lightly_planned("method=[loss]", *words)
+    assert str(raised.value) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (["model.path=./gone", "model.pretraining=null"], "model.path"),
+        (["method=[loss,reference]", "reference.path=./gone"], "reference.path"),
+        (["method=[loss,neighbor]", "masked_lm.path=./gone"], "masked_lm.path"),
+        (["method=[loss,recall]", "prefix.path=./gone"], "prefix.path"),
+        (["model.pretraining.warmup_steps=9999"], "model.pretraining.warmup_steps"),
+    ],
+)
+def test_what_is_not_there_is_named_before_any_work(words, field):
+    with pytest.raises(UserError, match=f"^{re.escape(field)} is ") as raised:
+        lightly_planned("method=[loss]", *words)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_detection_of_a_plan_has_its_own_nodes(tmp_path):
+    (tmp_path / "given.txt").write_text("A ladder leans on the orchard wall.\n")
+    cell = lightly_planned(
+        "name=herons", "seed=5", "runs=far", "method=[loss,reference,recall]",
+        "detection.batch_tokens=999", "reference.path=tests/golden/reference",
+        f"prefix.path={tmp_path}/given.txt", "masked_lm.path=tests/golden/target",
+    )  # fmt: skip
+    found = cell.detection
+    assert (found.name, found.seed, found.runs) == ("herons", 5, "far")
+    assert sorted(found.method) == ["loss", "recall", "reference"]
+    assert found.detection.batch_tokens == 999
+    assert (found.reference.path, found.masked_lm.path, found.prefix.path) == (
+        "tests/golden/reference", "tests/golden/target", f"{tmp_path}/given.txt"
+    )  # fmt: skip
+    assert (cell.injection.seed, cell.injection.name, cell.training.seed) == (5, "herons", 5)
+    assert cell.injection.cluster.kind == "local"
+    assert (cell.makes_base_model, cell.makes_reference, cell.makes_masked_lm) == (
+        True, False, False
+    )  # fmt: skip
+
+
+def test_the_runs_of_a_plan_that_may_be_processes_of_their_own(tmp_path):
+    texts = "+instructions@second_stage.instructions=[siqa]"
+    tuned = ["second_stage.members_in=both", texts, "second_stage.training.export_steps=[5]"]
+    found = run_names_by_stage(lightly_planned("method=[loss,reference]", *tuned))
+    assert found == {
+        "train": ["base", "study", "finetuning", "reference"],
+        "detect": ["clean", "contaminated", "step-00000005"],
+    }
+    given = ["model.path=tests/golden/target", "model.pretraining=null", "method=[loss]"]
+    found = run_names_by_stage(lightly_planned(*given, "training.export_steps=[]"))
+    assert found == {"train": ["study"], "detect": ["clean", "contaminated"]}
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    """A second stage of 30 texts of a file, all of 19 bytes, and its study of two benchmarks."""
+    rows = [{"q": f"{n:02d} is what number", "a": "x"} for n in range(30)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    texts = {
+        "template": "{q} {a}", "output_field": "a", "fields": {"q": "{q}", "a": "{a}"},
+        "rows": {"_target_": "contamination.data.readers.files.FileRows",
+                 "path": str(tmp_path / "rows.jsonl")},
+    }  # fmt: skip
+    injection = InjectionConfig(members=10, nonmembers=10, sequence_tokens=100)
+    study = InjectionStage(
+        runs="runs", injection=injection, benchmark={"a": None, "b": None}, corpus={}
+    )
+
+    def second(layout="packed", format_="template", **values):
+        finetuning = FinetuningConfig(layout=layout, format=format_)
+        values = {"members_in": "both", "copies": 3, "instructions": {"own": texts}, **values}
+        return SecondStage(finetuning=finetuning, **values)
+
+    return second, study, texts
+
+
+def test_how_many_sequences_a_second_stage_may_have(tuned):
+    """Packed: of 60 copies of 100 tokens, and 30 texts of 19 bytes and 4 special tokens."""
+    second, study, _ = tuned
+    (text, *_) = read_instructions("own", second().clean_sets["own"], 0).texts
+    assert len(text.own_text) == 19
+    assert max_finetuning_sequences(second("padded"), study) == 60 + 30
+    tokens = 60 * 100 + 30 * (19 + 4)
+    assert max_finetuning_sequences(second(), study) == min(90, 2 * tokens // 100 + 1)
+    shorter = replace(study, injection=replace(study.injection, example_max_tokens=20))
+    tokens = 60 * 24 + 30 * 23
+    assert max_finetuning_sequences(second(), shorter) == 2 * tokens // 100 + 1
+    pretraining = second(members_in="pretraining")
+    assert max_finetuning_sequences(pretraining, study) == 2 * 30 * 23 // 100 + 1
+    assert max_finetuning_sequences(second(members_in="finetuning"), shorter) == 43
+
+
+def test_texts_of_the_hub_are_counted_as_configured(tuned):
+    second, study, texts = tuned
+    shorter = replace(study, injection=replace(study.injection, example_max_tokens=20))
+    rows = {"_target_": "contamination.data.readers.hub.HubRows", "path": "a/b", "splits": ["x"]}
+    for examples, most in ((7, 60 + 30 + 7), (None, None)):
+        both = {"hub": {**texts, "rows": rows, "examples": examples}, "own": texts}
+        assert max_finetuning_sequences(second(instructions=both), shorter) == most
+    fewer = second(instructions={"own": {**texts, "examples": 5}})
+    assert max_finetuning_sequences(fewer, shorter) == 2 * (60 * 24 + 5 * 23) // 100 + 1
