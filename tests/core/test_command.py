@@ -1,13 +1,28 @@
 """The command line: errors of one paragraph, exit statuses, sweeps that can't run."""
 
+import logging
+import os
+import signal
 import subprocess
 import sys
+import warnings
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import OverrideParseException
+from omegaconf import OmegaConf
 
-from contamination.core.cli import quote_templates, run_hydra_command
+from contamination.core.cli import (
+    check_runs_folder,
+    compose_stage,
+    discard_output,
+    print_error,
+    quiet_libraries,
+    quote_templates,
+    run_hydra_command,
+    run_tool,
+)
+from contamination.core.errors import ConfigError, ServerError, StoppedError
 from contamination.core.hydra_errors import hydra_error_message
 from tests.forks import run_in_fork
 
@@ -139,3 +154,106 @@ for module in ("injection", "training", "detection", "analysis", "launch"):
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.stdout.count("\nruns: runs\n") == run.stdout.count("\nstatus 0\n") == 5, run.stderr
+
+
+def raising(error):
+    def run(config=None):
+        raise error
+
+    return run
+
+
+def kill(number):
+    return lambda config=None: os.kill(os.getpid(), number)
+
+
+STOPPED = "was received. Finished work is kept: run the same command again to resume."
+
+
+@pytest.mark.parametrize(
+    ("run", "status", "said"),
+    [
+        (lambda config=None: None, 0, ""),
+        (raising(ConfigError("seed is 1\x1b: give 2.")), 2, "error: seed is 1\\x1b: give 2.\n"),
+        (raising(ServerError("it is busy.")), 2, "error: it is busy.\n"),
+        (kill(signal.SIGINT), 130, f"stopped: SIGINT {STOPPED}\n"),
+        (kill(signal.SIGTERM), 143, f"stopped: SIGTERM {STOPPED}\n"),
+    ],
+)
+def test_in_a_fork_each_end_has_its_status_and_its_message(run, status, said):
+    for command in (lambda: run_hydra_command("thresholds", run), lambda: run_tool(run)):
+        done = run_in_fork(command, "thresholds")
+        assert (done.returncode, done.stdout, done.stderr) == (status, "", said)
+
+
+def test_the_status_of_a_tool_is_its_own():
+    assert run_tool(lambda: 7) == 7
+    done = run_in_fork(lambda: run_hydra_command("thresholds", raising(KeyError())), "thresholds")
+    assert done.returncode == 1
+    assert done.stderr.endswith("KeyError\n")
+
+
+def test_an_error_is_labelled_as_an_error_or_a_stop(capsys):
+    assert print_error(ConfigError("give 2.")) == 2
+    assert print_error(StoppedError("SIGINT was received.", 130)) == 130
+    assert capsys.readouterr() == ("", "error: give 2.\nstopped: SIGINT was received.\n")
+
+
+def test_an_empty_folder_of_runs_is_refused():
+    assert check_runs_folder(OmegaConf.create({"runs": "here"})) == "here"
+    assert check_runs_folder(OmegaConf.create({})) == "runs"
+    with pytest.raises(ConfigError, match=r"^runs is '': give a folder\.$"):
+        check_runs_folder(OmegaConf.create({"runs": ""}))
+    with pytest.raises(ConfigError, match=r"^runs is '/proc/a': no folder can be created in /pr"):
+        check_runs_folder(OmegaConf.create({"runs": "/proc/a"}))
+
+
+def test_overrides_from_python_are_strings():
+    message = r'^overrides is 7: give strings, such as "seed=1"\.$'
+    with pytest.raises(ConfigError, match=message):
+        compose_stage("thresholds", ["seed=1", 7], object)
+
+
+LIBRARIES = {
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "TOKENIZERS_PARALLELISM": "true",
+    "WANDB_SILENT": "true",
+    "WANDB_ERROR_REPORTING": "false",
+}
+
+
+def test_libraries_are_quiet_unless_the_environment_says_otherwise(monkeypatch):
+    loggers = ("DeepSpeed", "httpx", "matplotlib", "numexpr", "transformers")
+    for name in LIBRARIES:
+        monkeypatch.delenv(name, raising=False)
+    for name in loggers:
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        quiet_libraries()
+        for module in ("torch.nn", "transformers.models", "deepspeed.ops", "own"):
+            warnings.warn_explicit("loud", UserWarning, "a.py", 1, module=module)
+        warnings.warn("Glyph 1 missing from font(s) A.", stacklevel=1)
+    assert len(seen) == 1
+    assert {name: os.environ[name] for name in LIBRARIES} == LIBRARIES
+    assert {logging.getLogger(name).level for name in loggers} == {logging.ERROR}
+    for name in LIBRARIES:
+        monkeypatch.setenv(name, "own")
+    quiet_libraries()
+    assert {os.environ[name] for name in LIBRARIES} == {"own"}
+
+
+def print_around_discarded():
+    print("before")
+    with discard_output():
+        print("lost")
+        print("lost", file=sys.stderr)
+        os.write(1, b"lost")
+    print("after")
+    print("said", file=sys.stderr)
+
+
+def test_discarded_output_is_also_that_of_subprocesses():
+    done = run_in_fork(print_around_discarded)
+    assert (done.stdout, done.stderr) == ("before\nafter\n", "said\n")

@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from contamination.core.commands import Command as CommandDoc
 from contamination.core.commands import describe_field, read_commands, subcommands
 from contamination.core.config import CONF
-from contamination.core.field_docs import describe_dataclass
-from contamination.core.help import WIDTH, render_command, render_overview
+from contamination.core.field_docs import FieldDoc, describe_dataclass
+from contamination.core.help import (
+    WIDTH,
+    print_help_or_error,
+    print_usage_error,
+    render_command,
+    render_overview,
+)
 from contamination.core.hydra_errors import similar_fields
 from tests.doc_commands import Command, fault
 
@@ -148,3 +155,153 @@ def test_every_summary_of_the_overview_begins_in_one_column_after_its_name():
         starts.add(line.index(summary))
     assert starts == {2 + max(len(command.name) for command in commands) + 2}
     assert max(map(len, lines)) <= WIDTH
+
+
+FIELDS = {
+    "audit.length": FieldDoc("audit.length", "int", "512", "2 or more", "tokens per text. More."),
+    "model.path": FieldDoc("model.path", "str", "", "", "`DIR` of a model; null: none is loaded"),
+    "template": FieldDoc("template", "str", " ", "", f"what is {'very ' * 13}long; then cut"),
+    "many": FieldDoc("many", "list[str]", f"[{'method, ' * 5}last]", "loss, zlib", "loss, or zlib"),
+    "note": FieldDoc("note", "str", f"{'word ' * 16}", "", f"{'Word ' * 20}"),
+}
+PARENT = CommandDoc(
+    name="audit", module="audits", purpose="Audits a model. It runs all.", example="seed=1",
+    docs="docs/audits.md", group="Audit", config="audit",
+)  # fmt: skip
+NESTED = CommandDoc(
+    name="audit books", module="audits books", purpose=f"Tests {'whole ' * 11}books.",
+    example=f"{'model.path=runs/model/DIR ' * 3}out=report", docs="docs/books.md", config="audit",
+    choice="audit=books", fields=tuple(FIELDS),
+)  # fmt: skip
+FRESH = CommandDoc(
+    name="audit fresh", module="audits fresh", purpose="Prepares items.", example="", docs="d.md",
+    group="Audit", config="fresh",
+)  # fmt: skip
+TOOL = CommandDoc(
+    name="status", module="", purpose="Lists jobs.", example="FOLDER", docs="docs/launch.md",
+    group="Audit", words={"FOLDER": f"the folder {'of all ' * 11}jobs", "N": "how many"},
+)  # fmt: skip
+OWN = {command.name: command for command in (PARENT, NESTED, FRESH, TOOL)}
+NESTED_SCREEN = """\
+Tests whole whole whole whole whole whole whole whole whole whole whole books.
+
+Usage:    contamination audit books [field=value ...]
+          python -m audits books …   (in a checkout)
+Example:  contamination audit books model.path=runs/model/DIR \\
+            model.path=runs/model/DIR model.path=runs/model/DIR out=report
+
+Main fields, with default and range:
+  length=512   [2 or more]
+      Tokens per text
+  model.path (required)
+      DIR of a model
+  template=" "
+      What is very very very very very very very very very very very very …
+  many=[method, method, method, method, method, last]   [loss, zlib]
+      loss, or zlib
+  note=word word word word word word word word word word word word word word …
+      Word Word Word Word Word Word Word Word Word Word Word Word Word Word …
+
+More: docs/books.md. All fields: docs/fields.md. Values in use: --cfg job.
+Hydra's own options: --hydra-help."""
+PARENT_SCREEN = """\
+Audits a model. It runs all.
+
+Usage:    contamination audit [NAME] [field=value ...]
+          python -m audits …   (in a checkout)
+Example:  contamination audit seed=1
+
+Sub-commands (contamination audit NAME --help):
+  books  Tests whole whole whole whole whole whole whole whole whole whole whole
+         books
+  fresh  Prepares items
+
+More: docs/audits.md. All fields: docs/fields.md. Values in use: --cfg job.
+Hydra's own options: --hydra-help."""
+TOOL_SCREEN = """\
+Lists jobs.
+
+Usage:    contamination status [WORD ...]
+Example:  contamination status FOLDER
+
+Words:
+  FOLDER  the folder of all of all of all of all of all of all of all of all of
+          all of all of all jobs
+  N       how many
+
+More: docs/launch.md."""
+OVERVIEW = """\
+Controlled contamination experiments for language models.
+
+Usage: contamination COMMAND [SUB-COMMAND] [field=value ...]
+
+Audit:
+  audit        Audits a model
+                 sub-commands: books
+  audit fresh  Prepares items
+  status       Lists jobs
+
+`contamination COMMAND [SUB-COMMAND] --help` shows the main fields of each.
+--version prints the version. All pages: docs/README.md. All fields:
+docs/fields.md."""
+
+
+@pytest.fixture
+def own_commands(monkeypatch):
+    """Three small commands in the place of the project's."""
+    for module in ("commands", "help"):
+        monkeypatch.setattr(f"contamination.core.{module}.read_commands", lambda: OWN)
+    monkeypatch.setattr("contamination.core.help.describe_field", lambda _, name: FIELDS[name])
+
+
+@pytest.mark.parametrize(
+    ("command", "screen"),
+    [(NESTED, NESTED_SCREEN), (PARENT, PARENT_SCREEN), (TOOL, TOOL_SCREEN)],
+    ids=["fields", "sub-commands", "words"],
+)
+def test_a_screen_as_a_whole(own_commands, command, screen):
+    assert render_command(command).split("\n") == screen.split("\n")
+
+
+def test_the_overview_as_a_whole(own_commands):
+    assert render_overview().split("\n") == OVERVIEW.split("\n")
+
+
+def test_only_the_pipeline_sweeps(own_commands):
+    pipeline = dataclasses.replace(PARENT, name="pipeline", module="launch", config="pipeline")
+    usage = "Usage:    contamination pipeline [-m] [field=value ...]"
+    assert render_command(pipeline).split("\n")[2] == usage
+
+
+UNKNOWN = (
+    "error: audit fres: no such sub-command. Did you mean fresh? Known: fresh. A field is given "
+    "as field=value.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "printed", "said"),
+    [
+        (["--help"], 0, PARENT_SCREEN, ""),
+        (["seed=1", "-h"], 0, PARENT_SCREEN, ""),
+        (["audit=books", "--help"], 0, NESTED_SCREEN, ""),
+        (["books", "--help"], 0, NESTED_SCREEN, ""),
+        (["fres"], 2, "", UNKNOWN),
+        (["9"], None, "", ""),
+        (["seed=1"], None, "", ""),
+        (["-m"], None, "", ""),
+        ([], None, "", ""),
+    ],
+)
+def test_what_a_command_answers_before_it_runs(
+    own_commands, monkeypatch, capsys, words, status, printed, said
+):
+    monkeypatch.setattr(sys, "argv", ["contamination", *words])
+    assert print_help_or_error("audits") == status
+    outputs = capsys.readouterr()
+    assert (outputs.out.removesuffix("\n"), outputs.err) == (printed, said)
+
+
+def test_a_usage_error_is_the_screen(own_commands, capsys):
+    assert print_usage_error("audits books") == 2
+    assert capsys.readouterr() == ("", f"{NESTED_SCREEN}\n")

@@ -1,10 +1,14 @@
 """Standard output whose reader goes, or can't show every sign."""
 
+import errno
 import os
 import subprocess
 import sys
 
+import pytest
+
 from contamination.core.process_startup import make_output_unbreakable
+from tests.forks import in_fork
 
 CODE = """
 import logging, sys
@@ -50,9 +54,10 @@ def test_an_output_keeps_its_encoding_and_its_own_way_with_signs_that_it_lacks(
         monkeypatch.setattr(sys, "stdout", stdout)
         monkeypatch.setattr(sys, "stderr", stderr)
         make_output_unbreakable()
-        print("ü–")
-        print("ü–", file=sys.stderr)
-    assert (out.read_bytes(), err.read_bytes()) == (b"\xfc?\n", b"\xfc\\u2013\n")
+        print("ü–\r\x07")
+        print("ü–\r\x07", file=sys.stderr)
+    assert out.read_bytes() == b"\xfc?\\r\\x07\n"
+    assert err.read_bytes() == b"\xfc\\u2013\r\\x07\n"  # progress bars redraw their line
 
 
 CONTROLS = r"""
@@ -85,3 +90,45 @@ def test_an_output_that_a_full_disk_refuses_is_said():
     words = "error: standard output: No space left on device."
     assert (run.returncode, run.stderr[: len(words)]) == (2, words)
     assert run.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_after_its_reader_has_gone_an_output_takes_all_that_is_printed(monkeypatch, stream):
+    receiving, sending = os.pipe()
+    with os.fdopen(sending, "w") as output, os.fdopen(receiving) as reader:
+        for name in ("stdout", "stderr"):
+            monkeypatch.setattr(sys, name, output)
+        make_output_unbreakable()
+        file = getattr(sys, stream)
+        assert print("first", file=file) is None
+        assert reader.readline() == "first\n"
+        reader.close()
+        assert file.write("second\n") == 7
+        assert file.buffer.raw.write(b"third") == 5  # to /dev/null
+        assert os.readlink(f"/proc/self/fd/{sending}") == os.devnull
+        del file
+        for name in ("stdout", "stderr"):
+            monkeypatch.setattr(sys, name, output)
+        os.fstat(sending)  # it is still open
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(1, "standard output"), (2, "standard error"), (None, "standard output")]
+)
+def test_a_full_disk_is_an_error_once_and_names_the_output(number, name):
+    def print_twice():
+        full = os.open("/dev/full", os.O_WRONLY)
+        for taken in (1, 2):
+            os.dup2(full, taken)
+        sys.stdout = os.fdopen(full if number is None else 1, "w", closefd=False)
+        sys.stderr = os.fdopen(2, "w", closefd=False)
+        make_output_unbreakable()
+        stream = sys.stderr if number == 2 else sys.stdout
+        try:
+            print("first", file=stream)
+        except OSError as error:
+            print("second", file=stream)
+            return f"{error.errno} {error.strerror} {error.filename}"
+        return "no error"
+
+    assert in_fork(print_twice) == f"{errno.ENOSPC} {os.strerror(errno.ENOSPC)} {name}"

@@ -1,6 +1,8 @@
 """Output goes to files, pipes and devices, and replaces nothing but files."""
 
+import errno
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -11,13 +13,20 @@ import pytest
 
 from contamination.core import user_files
 from contamination.core.errors import ConfigError, DataError
-from contamination.core.output_paths import check_output_file
+from contamination.core.output_paths import (
+    check_has_disk,
+    check_output_file,
+    check_writable_folder,
+    disk_errors_as_data_errors,
+    is_writable_folder,
+)
 from contamination.core.user_files import (
     atomic_output_file,
     is_pipe_or_device,
     open_to_read,
     output_refusal_reason,
 )
+from tests.forks import in_fork, run_in_fork
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -183,3 +192,111 @@ def test_what_output_can_go_to(tmp_path):
     assert is_pipe_or_device(path)
     assert not is_pipe_or_device(tmp_path / "file")
     assert not is_pipe_or_device(tmp_path / "new")
+
+
+def print_around(name):
+    print("before")
+    write(name, "content\n")
+    print("after")
+
+
+def test_in_a_fork_standard_output_keeps_what_comes_before_and_after():
+    done = run_in_fork(lambda: print_around("/dev/stdout"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "before\ncontent\nafter\n"
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_output"),
+    [(os.O_RDONLY, False), (os.O_WRONLY, True), (os.O_RDWR, True), (os.O_APPEND | os.O_RDWR, True)],
+)
+@pytest.mark.parametrize("number", [1, 9])
+def test_a_file_that_a_shell_opened_for_output_is_written_into(tmp_path, number, mode, is_output):
+    path, other = tmp_path / "a.txt", tmp_path / "b.txt"
+    path.touch()
+    other.touch()
+
+    def opened_for_output():
+        os.dup2(os.open(path, mode), number)
+        return f"{is_pipe_or_device(path)} {is_pipe_or_device(other)}"
+
+    assert in_fork(opened_for_output) == f"{is_output} False"
+
+
+def test_a_socket_takes_no_output(tmp_path):
+    path = tmp_path / "socket"
+    os.mknod(path, stat.S_IFSOCK | 0o600)
+    assert output_refusal_reason(path) == "it is a socket. Give a file or a named pipe."
+    with pytest.raises(DataError, match=r"^out is '.*socket': it is a socket\. Give a file or a"):
+        write(path)
+    assert output_refusal_reason(tmp_path) == "it is a folder. Give a file."
+
+
+def test_a_folder_can_be_created_below_a_folder_but_not_below_a_file(tmp_path):
+    file, new = tmp_path / "file", tmp_path / "new" / "folder"
+    file.touch()
+    check_writable_folder("out", new)
+    check_has_disk("runs", new)
+    assert not new.parent.exists()
+    assert is_writable_folder("")
+    assert is_writable_folder(tmp_path / ("a" * 255))
+    long = tmp_path / ("a" * 256)
+    message = f"out is '{long}': {tmp_path} can't be written to, or a name is too long. Give anoth"
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}er folder\\.$"):
+        check_writable_folder("out", long)
+    message = f"out is '{file / 'a'}': {file} is not a folder. Give another folder."
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        check_writable_folder("out", file / "a")
+    check_has_disk("runs", file / "a")  # another check names the file
+
+
+def test_no_folder_is_created_in_a_file_system_without_a_disk():
+    message = "runs is '/proc/a/b': no folder can be created in /proc. Give a folder on a disk."
+    with pytest.raises(ConfigError, match=f"^{message}$"):
+        check_has_disk("runs", "/proc/a/b")
+    assert not is_writable_folder("/proc/a")
+
+
+def test_an_output_file_needs_a_folder_that_is_there(tmp_path):
+    check_output_file("out", tmp_path / "a.txt")
+    folder = tmp_path / "missing"
+    message = f"out is '{folder / 'a'}': no file can be written in {folder}. Give another folder."
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
+        check_output_file("out", folder / "a")
+    with pytest.raises(ConfigError, match=f"^out is '{tmp_path}': it is a folder. Give a file.$"):
+        check_output_file("out", tmp_path)
+    name = "a" * 256
+    message = f"out is '{name}': its name has more than 255 bytes. Give a shorter one."
+    with pytest.raises(ConfigError, match=f"^{message}$"):
+        check_output_file("out", name)
+
+
+FULL = (
+    "No space left on device. Unfinished folders are not used: free space, and run the same "
+    "command again."
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "full"), f"runs: {FULL}"),
+        (OSError(errno.ENOSPC, "full", "a.txt"), f"a.txt: {FULL}"),
+        (OSError(errno.ENOSPC, "full", "a.txt", None, "b.txt"), f"b.txt: {FULL}"),
+        (RuntimeError("I/O failed (os error 28)"), f"runs: {FULL}"),
+    ],
+)
+def test_a_disk_error_names_the_file_or_the_folder_and_a_remedy(error, message):
+    with pytest.raises(DataError) as caught, disk_errors_as_data_errors("runs"):
+        raise error
+    assert str(caught.value) == message
+    assert caught.value.__cause__ is error
+
+
+def test_other_errors_are_not_of_the_disk():
+    with pytest.raises(DataError, match=f"^{FULL}$"), disk_errors_as_data_errors():
+        raise OSError(errno.ENOSPC, "full")
+    for error in (OSError(errno.EPIPE, "broken"), OSError("no number"), ValueError("os error 28")):
+        with pytest.raises(type(error)) as caught, disk_errors_as_data_errors("runs"):
+            raise error
+        assert caught.value is error

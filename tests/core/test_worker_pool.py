@@ -1,18 +1,27 @@
 """Worker processes: their threads, and their end."""
 
+import ctypes
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from multiprocessing.context import SpawnProcess
 
 import pytest
 
-from contamination.core.worker_pool import worker_pool
+from contamination.core.errors import StoppedError
+from contamination.core.signals import stop_on_signals
+from contamination.core.worker_pool import _initialize_worker, worker_pool
+from tests.forks import in_fork
 
 COMMAND = """
 import sys, time
+from contamination.core.errors import StoppedError
 from contamination.core.signals import stop_on_signals
 from contamination.core.worker_pool import worker_pool
 
@@ -59,6 +68,152 @@ def test_a_worker_tokenizes_with_one_thread(monkeypatch):
     monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
     with worker_pool(1) as pool:
         assert pool.submit(os.getenv, "TOKENIZERS_PARALLELISM").result() == "false"
+        how = "__import__('multiprocessing').get_start_method()"
+        assert pool.submit(eval, how).result() == "spawn"
+        assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
+        assert pool.submit(os.getppid).result() == os.getpid()
+
+
+def blocked():
+    return signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_ctrl_c_is_blocked_in_a_worker_until_it_ignores_ctrl_c(monkeypatch):
+    masks, start = [], SpawnProcess.start
+
+    def record_and_start(self):
+        masks.append(blocked())
+        start(self)
+
+    monkeypatch.setattr(SpawnProcess, "start", record_and_start)
+    before = blocked()
+    with worker_pool(2) as pool:
+        assert blocked() == before
+        assert signal.SIGINT not in pool.submit(signal.pthread_sigmask, 0, []).result()
+    assert masks == [before | {signal.SIGINT}] * len(masks)
+    assert 1 <= len(masks) <= 2
+    assert blocked() == before
+
+
+def settings():
+    """Those of a worker's process, which began with SIGINT blocked."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    _initialize_worker(os.getppid())
+    end_signal = ctypes.c_int()
+    ctypes.CDLL(None).prctl(2, ctypes.byref(end_signal))  # PR_GET_PDEATHSIG
+    threads, handler = os.environ["TOKENIZERS_PARALLELISM"], signal.getsignal(signal.SIGINT)
+    return f"{threads} {handler!r} {signal.SIGINT in blocked()} {end_signal.value}"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux tells of a parent's death")
+def test_a_worker_ignores_ctrl_c_and_ends_with_its_parent():
+    assert in_fork(settings) == f"false {signal.SIG_IGN!r} False {int(signal.SIGKILL)}"
+
+
+def begin(pool, calls):
+    """Submits the calls, the first of which then runs."""
+    assert pool.submit(os.getpid).result() != os.getpid()
+    jobs = [pool.submit(*call) for call in calls]
+    while not jobs[0].running():
+        time.sleep(0.01)
+    return jobs
+
+
+WORK = [(time.sleep, 0.2)] * 6
+ENDLESS = [(time.sleep, 30)] * 6
+
+
+@pytest.mark.parametrize("error", [None, ValueError])
+def test_the_end_of_the_context_waits_for_the_work_that_has_begun(error):
+    with suppress(ValueError), worker_pool(1) as pool:
+        jobs = begin(pool, WORK)
+        if error:
+            raise error
+    assert (jobs[0].done(), jobs[0].cancelled(), jobs[-1].cancelled()) == (True, False, True)
+    assert jobs[0].result() is None
+
+
+def test_a_shutdown_finishes_all_calls_unless_they_are_cancelled():
+    pool = worker_pool(1)
+    jobs = begin(pool, WORK[:4])
+    pool.shutdown()
+    assert [(job.done(), job.cancelled()) for job in jobs] == [(True, False)] * 4
+
+
+def check_all_ended(jobs, began):
+    assert isinstance(jobs[0].exception(0), BrokenProcessPool)
+    assert jobs[-1].cancelled()
+    assert not multiprocessing.active_children()
+    assert time.monotonic() - began < 20  # the work takes 30
+
+
+def test_an_interrupt_ends_the_work_at_once():
+    began = time.monotonic()
+    with suppress(KeyboardInterrupt), worker_pool(1) as pool:
+        jobs = begin(pool, ENDLESS)
+        raise KeyboardInterrupt
+    check_all_ended(jobs, began)
+
+
+def test_an_interrupt_while_the_pool_waits_ends_the_work_at_once(monkeypatch):
+    shutdown = ProcessPoolExecutor.shutdown
+
+    def interrupted(self, wait=True, *, cancel_futures=False):
+        if wait:
+            raise KeyboardInterrupt
+        shutdown(self, wait, cancel_futures=cancel_futures)
+
+    monkeypatch.setattr(ProcessPoolExecutor, "shutdown", interrupted)
+    began, pool = time.monotonic(), worker_pool(1)
+    jobs = begin(pool, ENDLESS)
+    with pytest.raises(KeyboardInterrupt):
+        pool.shutdown()
+    check_all_ended(jobs, began)
+
+
+def stopped_pool():
+    """What is said of a signal that the work drops before it ends its pool."""
+    began = time.monotonic()
+    try:
+        with stop_on_signals():
+            pool = worker_pool(1)
+            jobs = begin(pool, ENDLESS)
+            with suppress(StoppedError):
+                signal.raise_signal(signal.SIGTERM)
+            pool.shutdown()
+            return "not stopped"
+    except StoppedError as error:
+        check_all_ended(jobs, began)
+        return str(error)
+
+
+def test_a_stopped_process_does_not_wait_for_its_pool():
+    assert in_fork(stopped_pool).startswith("SIGTERM was received.")
+
+
+def stopped_submission():
+    """The error of a call to a pool during which a signal is received."""
+    submitted = []
+
+    def submit(self, function, *args, **kwargs):
+        signal.raise_signal(signal.SIGINT)
+        submitted.append((function, args, kwargs))
+        return Future()
+
+    ProcessPoolExecutor.submit = submit
+    words = ""
+    try:
+        with stop_on_signals(), worker_pool(1) as pool:
+            pool.submit(sorted, [2, 1], reverse=True)
+            words = "not stopped "
+    except StoppedError as error:
+        words += str(error)
+    assert submitted == [(sorted, ([2, 1],), {"reverse": True})]
+    return words
+
+
+def test_a_signal_during_a_submission_stops_after_it():
+    assert in_fork(stopped_submission).startswith("SIGINT was received. Finished work is kept")
 
 
 @pytest.mark.parametrize("how", ["waits", "leaves"])
