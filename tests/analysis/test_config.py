@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths
+from contamination.analysis.config import AnalysisConfig, AnalysisStage, CellPaths, WandbReport
 from contamination.core.config import identity_data
 from contamination.core.errors import ConfigError
 
@@ -34,8 +34,29 @@ def test_every_path_of_a_cell_is_needed():
 
 
 def test_at_least_one_cell_is_needed():
-    with pytest.raises(ConfigError, match="cells is \\[\\]: give at least one"):
+    words = (
+        r"^cells is \[\]: give at least one: cells=\[\{corpus: …, model: …, clean: …, "
+        r"contaminated: …\}\]\.$"
+    )
+    with pytest.raises(ConfigError, match=words):
         AnalysisStage(name="trial", seed=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, r"^project is None: give either project=NAME or local=FOLDER \(local is None\)\.$"),
+        (
+            {"project": "p", "local": "runs/wandb"},
+            r"^project is 'p': give either project=NAME or local=FOLDER \(local is 'runs/wandb'\)",
+        ),
+    ],
+)
+def test_a_report_is_read_of_a_project_or_of_a_local_record(given, words):
+    with pytest.raises(ConfigError, match=words):
+        WandbReport(**given)
+    assert WandbReport(project="p").local is None
+    assert WandbReport(local="runs/wandb").project is None
 
 
 def test_where_artefacts_lie_is_not_part_of_a_reports_identity():

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
 from contamination.analysis import factors
@@ -28,6 +32,18 @@ def test_a_factor_that_is_no_attribute_of_a_cell_is_read_from_its_config(make, d
     chosen = {**cell.chosen, "training.weight_decay": decay}
     object.__setattr__(cell, "chosen", chosen)
     assert DECAY.value(cell) == expected
+
+
+def test_whole_numbers_stay_whole_and_others_become_floats():
+    cell = SimpleNamespace(
+        learning_rate=np.float32(0.5), parameters=7, chosen={"a": "0.25", "b": 1}
+    )
+    by_name = {factor.column: factor for factor in FACTORS}
+    rate, number = by_name["learning_rate"].value(cell), by_name["parameters"].value(cell)
+    assert (rate, type(rate), number, type(number)) == (0.5, float, 7, int)
+    first = replace(DECAY, fields=("a", "b")).value(cell)
+    assert (first, type(first)) == (0.25, float)
+    assert replace(DECAY, fields=("c",)).value(cell) is None
 
 
 def test_a_series_along_a_factor_ignores_its_fields(monkeypatch):

@@ -8,10 +8,16 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from contamination.analysis import report_files
+from contamination.analysis.charts.gallery import SavedChart
 from contamination.analysis.conditions import rows_by_condition
 from contamination.analysis.plain_summary import TERMS
-from contamination.analysis.report_files import Picture, Section, render_markdown
+from contamination.analysis.report_files import ON_CONTROLS, Picture, Section, render_markdown
+from contamination.analysis.statistics.controls import control_warning
+from contamination.analysis.summary import reading_guide
 from contamination.analysis.tables.estimates import cell_tables
+from contamination.core.report.tables import escape_markdown
+from tests.analysis import written_out
 
 PICTURE = Picture("charts/chart.png", "AUROC against occurrences", "what it shows")
 
@@ -70,3 +76,92 @@ def test_no_name_in_the_report_is_a_link(findings, results):
 def test_conditions_keep_their_order(results):
     both = pd.concat([results.assign(condition="z"), results.assign(condition="a")])
     assert list(rows_by_condition(both)) == ["z", "a"]
+
+
+def test_the_whole_of_a_report_is_in_order():
+    found = written_out.findings(examples=["examples/a b.html"])
+    rows = found.rows_by_condition
+    table = written_out.table("one")
+    sections = [
+        Section("", None, [table], [Picture("charts/x y.png", "X|Y", "what")]),
+        Section("b", rows["b"], [table], [PICTURE], ["It rises.", "Again."]),
+        Section("a", rows["a"], [], [], ["No members."]),
+    ]
+    warning = control_warning(rows["b"])
+    assert render_markdown(found, sections).split("\n\n") == [
+        "# trial <1>: detection of contamination",
+        "Members are **found**.",
+        "Controls: fine.",
+        TERMS,
+        "## Over all conditions",
+        "![X\\|Y](charts/x%20y.png)",
+        "*what*",
+        "### Title of one",
+        table.markdown(),
+        "## b",
+        f"> **{escape_markdown(warning)}**",
+        "- It rises.\n- Again.",
+        "![AUROC against occurrences](charts/chart.png)",
+        "*what it shows*",
+        "### Title of one",
+        table.markdown(),
+        ON_CONTROLS,
+        "## a",
+        "- No members.",
+        "## Examples, token by token",
+        "- [a b](examples/a%20b.html)",
+        "## Slopes and comparisons",
+        "In b: 0.65 [0.55, 0.75].",
+        "Controls: as by chance.",
+        "## How to read this",
+        reading_guide(found.config) + "\n",
+    ]
+
+
+def test_findings_of_one_condition_have_what_is_of_it():
+    found = written_out.findings()
+    one = found.restrict_to_condition("b")
+    for name in ("pooled", "curves", "bins"):
+        table = getattr(found, name)
+        pd.testing.assert_frame_equal(getattr(one, name), table[table["condition"] == "b"])
+    assert one.records == {"b": found.records["b"]}
+    assert one.tables == {"b": found.tables["b"]}
+    assert one.sentences == {"b": found.sentences["b"]}
+    assert (one.title, one.headline, one.config) == (found.title, found.headline, found.config)
+    none = replace(found, records={}, tables={}).restrict_to_condition("a")
+    assert (none.records, none.tables) == ({"a": ()}, {"a": ()})
+    assert found.sentences_beyond_headline("b") == ["It rises."]
+    assert found.sentences_beyond_headline("a") == ["No members."]
+
+
+def test_files_are_written_with_the_sections_in_their_order(tmp_path, monkeypatch):
+    saved = [
+        SavedChart(
+            [tmp_path / f"charts/{name}.{kind}" for kind in ("png", "svg")], where, name, "c"
+        )
+        for name, where in (("first", "b"), ("second", "b"), ("over", ""))
+    ]
+    monkeypatch.setattr(report_files, "save_charts", lambda *given: saved)
+    monkeypatch.setattr(report_files, "render_page", lambda *given: f"page {given[1]}")
+    monkeypatch.setattr(report_files, "report_provenance", lambda: {"command": "x"})
+    made = report_files.write_report_files(tmp_path, None, written_out.findings())
+    tables = ("over", "more", "one", "two")
+    kinds = ("md", "csv", "tex")
+    charts = [path for chart in saved for path in chart.paths]
+    named = [tmp_path / f"tables/{name}.{kind}" for name in tables for kind in kinds]
+    assert made == [*named, *charts, tmp_path / "report.md"]
+    assert (tmp_path / "report.html").read_text() == "page {'command': 'x'}"
+    text = (tmp_path / "report.md").read_text()
+    words = ["## Over all conditions", "![over](charts/over.png)", "### Title of over",
+             "### Title of more", "## a", "- No members.", "## b", "- It rises.",
+             "![first](charts/first.png)", "![second](charts/second.png)",
+             "### Title of one"]  # fmt: skip
+    places = [text.index(word) for word in words]
+    assert places == sorted(places)
+    assert text.count("In b: 0.65 [0.55, 0.75].") == 1
+    monkeypatch.setattr(report_files, "save_charts", lambda *given: [])
+    report_files.write_report_files(tmp_path, None, written_out.findings())
+    assert "## Over all conditions\n\n### Title of over\n\n" in (tmp_path / "report.md").read_text()
+    alone = replace(written_out.findings(), tables={"a": [], "b": []})
+    report_files.write_report_files(tmp_path, None, alone)
+    assert "Over all conditions" not in (tmp_path / "report.md").read_text()

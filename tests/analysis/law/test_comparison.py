@@ -6,14 +6,17 @@ from contamination.analysis.law.comparison import (
     LAW,
     LOGIT,
     NEAREST,
+    SIGMOID,
     average_benchmarks,
     decisions,
+    logit_in_log_copies,
     nearest_cell,
     predict_held_out,
     sigmoid_in_capacity,
     summarise,
 )
 from contamination.analysis.law.fit import fit_law
+from contamination.analysis.law.predict import predict
 from perf.law_simulation import SimulatedLaw, simulate_rows
 
 
@@ -26,6 +29,16 @@ def test_on_cells_of_a_law_the_law_is_better_than_lines_and_neighbours():
     law = fit_law(rows[~held], {}, 1e4)
     table = predict_held_out(law, rows[~held], rows[held], 0.9, 0)
     assert set(table["outside"]) == {"occurrences"}
+    first = table.iloc[0]
+    settings = {name: first[name] for name in law.factors}
+    prediction = predict(law, settings, first["method"], first["benchmarks"].split(","))
+    assert first[LAW] == prediction.auroc
+    ends = prediction.measured_interval(first["auroc_error"], 0.9, 0)
+    assert (first["low"], first["high"]) == ends
+    named = rows[held].replace({"method": {"loss": "x"}, "benchmark": {"imdb": "y"}})
+    unknown = predict_held_out(law, rows[~held], named, 0.9, 0).set_index("method")["outside"]
+    assert set(unknown["x"]) == {"occurrences, method, benchmark"}
+    assert set(unknown["min_k"]) == {"occurrences, benchmark"}
     errors = summarise(table, 0.9).set_index(["held_out", "predictor"])["mae"]
     assert errors["outside", LAW] < errors["outside", LOGIT]
     assert errors["outside", LAW] < errors["outside", NEAREST]
@@ -51,6 +64,40 @@ def test_the_nearest_cell_is_that_of_a_loop_and_ties_are_averaged():
     held = pd.DataFrame({"method": ["loss", "loss", "new"], "occurrences": [2, 5, 20]})
     found = nearest_cell(known, held, ["occurrences"])
     np.testing.assert_allclose(found, [0.65, 0.7, 0.9])
+    another = known.assign(method="zlib", auroc=0.1)
+    both = pd.concat([known, another], ignore_index=True)
+    np.testing.assert_allclose(nearest_cell(both, held, ["occurrences"]), [0.65, 0.7, 0.5])
+    np.testing.assert_allclose(nearest_cell(known, held, []), [2.2 / 3] * 3)
+
+
+def test_the_nearest_cell_is_by_all_factors_together():
+    known = pd.DataFrame({
+        "method": "loss", "auroc": [0.6, 0.8], "occurrences": [1, 4], "learning_rate": [4e-3, 1e-3],
+    })  # fmt: skip
+    held = pd.DataFrame({"method": ["loss"], "occurrences": [1], "learning_rate": [1e-3]})
+    found = nearest_cell(known, held.assign(occurrences=1.9), ["occurrences", "learning_rate"])
+    np.testing.assert_allclose(found, [0.8])
+    np.testing.assert_allclose(nearest_cell(known, held, ["occurrences"]), [0.6])
+
+
+def test_the_logit_is_a_line_of_each_method_in_the_logs_of_the_factors():
+    rows = [(m, n, r) for m in ("loss", "zlib") for n in (1, 2, 8) for r in (1e-3, 4e-3)]
+    known = pd.DataFrame(rows, columns=["method", "occurrences", "learning_rate"])
+    start = known["method"].map({"loss": 0.2, "zlib": -0.6})
+    logit = start + 0.7 * np.log(known["occurrences"]) + 0.3 * np.log(known["learning_rate"] / 2e-3)
+    known["auroc"] = 1 / (1 + np.exp(-logit))
+    held = pd.DataFrame({
+        "method": ["loss", "zlib", "new"], "occurrences": [4, 4, 4], "learning_rate": [2e-3] * 3,
+    }, index=[7, 8, 9])  # fmt: skip
+    expected = np.array([0.2, -0.6, -0.2]) + 0.7 * np.log(4)  # of a new method, the mean line
+    found = logit_in_log_copies(known, held, ["occurrences", "learning_rate"])
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(-expected)))
+
+
+@pytest.mark.parametrize(("auroc", "found"), [(1.0, 0.995), (0.0, 0.005), (0.9, 0.9)])
+def test_a_certain_auroc_has_finite_log_odds(auroc, found):
+    known = pd.DataFrame({"method": "loss", "occurrences": [1, 2, 4], "auroc": auroc})
+    np.testing.assert_allclose(logit_in_log_copies(known, known, ["occurrences"]), found)
 
 
 def test_a_sigmoid_in_capacity_finds_its_own_curve():
@@ -62,14 +109,60 @@ def test_a_sigmoid_in_capacity_finds_its_own_curve():
         "budget_tokens": 3e5, "occurrences": copies.ravel(),
     })  # fmt: skip
     np.testing.assert_allclose(sigmoid_in_capacity(table, table, []), auroc.ravel(), atol=2e-3)
-    unknown = table.assign(parameters=np.nan)
-    assert np.isnan(sigmoid_in_capacity(unknown, unknown, [])).all()
+    other = table.assign(method="zlib", auroc=0.5)
+    both = pd.concat([table, other], ignore_index=True)
+    found = sigmoid_in_capacity(both, both.set_index(both.index + 5), [])
+    np.testing.assert_allclose(found, [*auroc.ravel(), *[0.5] * 12], atol=2e-3)
+    new = table.assign(method="new")
+    np.testing.assert_allclose(sigmoid_in_capacity(table, new, []), auroc.ravel(), atol=2e-3)
+    for unknown in ((table.assign(parameters=np.nan), table), (table, new.assign(parameters=None))):
+        found = sigmoid_in_capacity(*unknown, [])
+        assert np.isnan(found).all()
+        assert len(found) == 12
 
 
 def test_decisions_count_clear_pairs_only():
     measured, error = pd.Series([0.5, 0.6, 0.9]), pd.Series([0.04, 0.04, 0.01])
     assert decisions(measured, error, pd.Series([0.5, 0.4, 0.45])) == (0.5, 2)
     assert decisions(measured, error, pd.Series([0.5, 0.5, 0.5])) == (0.5, 2)
+    assert decisions(measured, error, pd.Series([0.1, 0.2, 0.3])) == (1.0, 2)
+    share, pairs = decisions(measured.head(2), error.head(2), measured.head(2))
+    assert (np.isnan(share), pairs) == (True, 0)
+    exactly_twice = pd.Series([0.5, 1.0]), pd.Series([0.25, 0.0])
+    assert decisions(*exactly_twice, pd.Series([0.4, 0.3])) == (0.0, 1)
+    assert decisions(*(column[::-1] for column in exactly_twice), pd.Series([0.4, 0.3])) == (1.0, 1)
+
+
+def test_errors_are_summed_up_for_all_cells_and_for_each_side_of_the_range():
+    table = pd.DataFrame({
+        "cell": ["a", "a", "b"], "auroc": [0.6, 0.7, 0.9], "auroc_error": [0.01, 0.01, 0.03],
+        "low": [0.6, 0.5, 0.85], "high": [0.65, 0.69, 0.9], LAW: [0.62, 0.66, 0.9],
+        NEAREST: [0.5, 0.5, 0.5], LOGIT: [0.7, 0.6, 0.8], SIGMOID: [np.nan, 0.7, 0.9],
+        "outside": ["occurrences", "", ""],
+    })  # fmt: skip
+    found = summarise(table, 0.9).set_index(["held_out", "predictor"])
+    predictors = [LAW, NEAREST, LOGIT]
+    assert list(found.index) == [
+        *(("all", name) for name in predictors),
+        *(("inside", name) for name in [*predictors, SIGMOID]),
+        *(("outside", name) for name in predictors),
+    ]
+    noise = np.sqrt(2 / np.pi)
+    expected = {
+        "rows": 3, "cells": 2, "mae": 0.02, "noise": noise * 0.05 / 3, "bias": -0.02 / 3,
+        "coverage": 2 / 3, "confidence": 0.9, "decisions": 1.0, "pairs": 3,
+    }  # fmt: skip
+    assert found.loc["all", LAW].to_dict() == pytest.approx(expected)
+    assert list(found.columns) == list(expected)
+    nearest = found.loc["all", NEAREST]
+    assert nearest[["mae", "bias", "decisions"]].tolist() == pytest.approx([0.7 / 3, -0.7 / 3, 0.5])
+    assert nearest[["coverage", "confidence"]].isna().all()
+    assert found.loc["all", LOGIT]["decisions"] == pytest.approx(2 / 3)
+    columns = ["rows", "cells", "mae", "noise", "coverage", "pairs"]
+    inside = [2, 2, 0.02, noise * 0.02, 0.5, 1]
+    assert found.loc["inside", LAW][columns].tolist() == pytest.approx(inside)
+    outside = [1, 1, 0.02, noise * 0.01, 1.0, 0]
+    assert found.loc["outside", LAW][columns].tolist() == pytest.approx(outside)
 
 
 def test_means_over_benchmarks_have_the_error_of_a_mean():
@@ -82,3 +175,25 @@ def test_means_over_benchmarks_have_the_error_of_a_mean():
     same = one[(one["method"] == first["method"]) & (one["occurrences"] == first["occurrences"])]
     assert first["auroc"] == pytest.approx(same["auroc"].mean())
     assert first["recency"] == pytest.approx(np.exp(np.log(same["recency"]).mean()))
+
+
+def test_a_mean_over_benchmarks_has_the_facts_of_its_cell():
+    row = {
+        "cell": "a", "method": "loss", "occurrences": 2, "learning_rate": 1e-3, "parameters": None,
+        "model": "tiny", "budget_tokens": 300_000, "auroc_error": 0.03, "shift_error": 0.3,
+    }  # fmt: skip
+    rows = pd.DataFrame([
+        {**row, "benchmark": "imdb", "auroc": 0.6, "shift": 0.2, "recency": 2.0},
+        {**row, "benchmark": "boolq", "auroc": 0.8, "shift": 0.6, "recency": 8.0,
+         "auroc_error": 0.04, "shift_error": 0.4},
+        {**row, "cell": "b", "benchmark": "boolq", "auroc": 0.9, "shift": 1.0, "recency": 3.0},
+    ])  # fmt: skip
+    first, second = average_benchmarks(rows).to_dict("records")
+    parameters = first.pop("parameters")
+    assert np.isnan(parameters)
+    assert first == pytest.approx({
+        "cell": "a", "method": "loss", "occurrences": 2, "auroc": 0.7, "shift": 0.4,
+        "learning_rate": 1e-3, "recency": 4.0, "auroc_error": 0.025, "shift_error": 0.25,
+        "benchmarks": "boolq,imdb", "model": "tiny", "budget_tokens": 300_000,
+    })  # fmt: skip
+    assert (second["cell"], second["auroc"], second["benchmarks"]) == ("b", 0.9, "boolq")

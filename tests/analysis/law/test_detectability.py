@@ -1,5 +1,7 @@
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from contamination.analysis.law.detectability import (
     auroc_of_shift,
@@ -31,6 +33,16 @@ def test_a_shift_is_found_again_and_a_certain_auroc_has_the_largest():
     shifts = np.array([-0.5, 0.0, 1.0, 3.0])
     np.testing.assert_allclose(shift_of_auroc(auroc_of_shift(shifts, 0.4, 0.9), 0.4, 0.9), shifts)
     assert shift_of_auroc(1.0) == 9.0
+    assert shift_of_auroc(0.0) == -9.0
+    np.testing.assert_allclose(shift_of_auroc(auroc_of_shift(shifts)), shifts)
+
+
+def test_without_variances_both_are_those_of_the_non_members():
+    assert float(auroc_of_shift(1.0)) == pytest.approx(float(auroc_of_shift(1.0, 1.0, 1.0)))
+    assert float(shift_of_auroc(0.7)) == pytest.approx(float(shift_of_auroc(0.7, 1.0, 1.0)))
+    assert float(tpr_of_shift(1.0, 0.1)) == pytest.approx(float(tpr_of_shift(1.0, 0.1, 1.0, 1.0)))
+    twice = norm.ppf(0.9) * np.sqrt(2.0)
+    assert float(tpr_of_shift(1.0, 0.1, 2.0, 4.0)) == pytest.approx(norm.cdf((1 - twice) / 2))
 
 
 def test_calibration_by_many_references_leaves_the_spread_within():
@@ -41,8 +53,11 @@ def test_calibration_by_many_references_leaves_the_spread_within():
 def test_the_members_variance_is_that_of_the_non_members_without_a_shift():
     assert member_variance(0.0, 0.7) == 1.0
     assert member_variance(1.0, 0.7) == pytest.approx(np.exp(0.7))
+    limits = member_variance(np.array([9.0, -9.0]), 1.5)
+    np.testing.assert_allclose(limits, np.exp([5.0, -5.0]))
 
 
 def test_the_design_has_logs_around_the_centres():
     design = log_design({"a": [1.0, 4.0], "b": [2.0, 2.0]}, {"a": 2.0, "b": 1.0})
     np.testing.assert_allclose(design, np.log([[0.5, 2.0], [2.0, 2.0]]))
+    assert log_design(pd.DataFrame({"a": [1.0, 4.0]}), {}).shape == (2, 0)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
+from contamination.analysis.law import stored_law
 from contamination.analysis.law.fit import fit_law, unidentified_growth
 from contamination.analysis.law.predict import NEW, predict
 from contamination.analysis.law.report import coefficient_rows
@@ -31,7 +32,48 @@ def test_the_exponents_of_a_simulated_law_are_inside_their_intervals(law):
             truth = SimulatedLaw().exponents[name]
             assert abs(value - truth) < t.ppf(0.995, law.freedom) * error
     assert "parameters" not in law.factors
-    assert law.constant["parameters"] == 226_000
+    assert law.constant == {"parameters": 226_000}
+
+
+def test_the_law_says_what_it_was_fitted_to(law, rows):
+    assert list(law.factors) == ["occurrences", "learning_rate", "recency"]
+    for name, (low, high, centre) in law.factors.items():
+        assert (low, high) == (rows[name].min(), rows[name].max())
+        assert centre == pytest.approx(np.exp(np.log(rows[name]).mean()))
+    assert law.names == [
+        *("intercept", "occurrences", "learning_rate", "recency"),
+        *("method|loss", "method|min_k", "method: copies|loss", "method: copies|min_k"),
+        *("benchmark|boolq", "benchmark|imdb"),
+        *(f"benchmark × method|{b}|{m}" for b in ("boolq", "imdb") for m in ("loss", "min_k")),
+    ]
+    groups = {"method", "method: copies", "benchmark", "benchmark × method", "cell"}
+    assert law.variances.keys() == {*groups, "cell × benchmark"}
+    assert (law.methods, law.benchmarks) == (["loss", "min_k"], ["boolq", "imdb"])
+    assert (law.cells, law.rows, law.freedom) == (6, len(rows), 4)
+    assert (law.within, law.recency_tokens) == ({"loss": 0.3, "min_k": 0.4}, 1e4)
+
+
+def test_a_factor_that_is_known_in_some_cells_only_is_refused(rows):
+    some = rows.assign(parameters=rows["parameters"].astype(float).mask(rows.index < 5))
+    with pytest.raises(ConfigError, match=r"^reports: parameters is unknown in some cells and"):
+        fit_law(some, {}, 1e4)
+
+
+def test_one_method_or_benchmark_has_no_effects_beside_others(rows):
+    one = rows[rows["method"] == "loss"]
+    law = fit_law(one, {}, 1e4)
+    assert law.variances.keys() == {"method", "benchmark", "cell", "cell × benchmark"}
+    law = fit_law(one[one["benchmark"] == "imdb"], {}, 1e4, ["occurrences", "learning_rate"])
+    assert law.variances.keys() == {"method", "benchmark", "cell"}
+    assert law.constant == {"parameters": 226_000, "recency": None}
+
+
+def test_what_no_cell_records_is_unknown_and_its_members_variance_does_not_grow(rows):
+    unknown = rows["member_variance"].mask(rows["method"] == "loss")
+    law = fit_law(rows.assign(member_variance=unknown, parameters=np.nan), {}, 1e4)
+    assert law.growth["loss"] == 0.0
+    assert law.growth["min_k"] == pytest.approx(0.2, abs=0.06)
+    assert law.constant == {"parameters": None}
 
 
 def test_the_growth_of_the_members_variance_is_recovered(law):
@@ -82,7 +124,15 @@ def test_the_stored_law_is_the_law(law):
         ("covariance", [[1.0]], "sizes"),
         ("freedom", 0, "freedom"),
         ("factors", {"colour": [1.0, 2.0, 1.5]}, "factor"),
-        ("within", {"loss": 1.5}, "within"),
+        ("within", {"loss": 1.5}, "within is out of range"),
+        ("within", {"loss": -0.1}, "within is out of range"),
+        ("recency_tokens", 0.0, "recency_tokens"),
+        ("recency_tokens", float("inf"), "recency_tokens"),
+        ("factors", {"occurrences": [0.0, 8.0, 2.0]}, "out of range"),
+        ("factors", {"occurrences": [1.0, 8.0]}, "three numbers"),
+        ("variances", {"cell": -1e-9}, "variances"),
+        ("variances", {"cell": float("inf")}, "variances"),
+        ("errors", float("inf"), "not finite"),
         ("growth", {"loss": float("inf"), "min_k": 0.1}, "finite"),
         ("growth", {"loss": 0.1}, "growth"),
         ("names", "a string", "names"),
@@ -92,6 +142,39 @@ def test_the_stored_law_is_the_law(law):
 def test_a_damaged_law_is_refused(law, field, value, word):
     with pytest.raises(ValueError, match=word):
         parse_law({**asdict(law), field: value})
+
+
+def test_a_damaged_matrix_or_order_is_refused(law):
+    number = len(law.names)
+    short_row = [row[: number - (i == 1)] for i, row in enumerate(law.covariance)]
+    negative, infinite = (np.array(law.covariance) for _ in range(2))
+    negative[1, 1], infinite[0, 1] = -1e-9, np.inf
+    for changed, word in [
+        ({"covariance": short_row}, "sizes"),
+        ({"covariance": negative.tolist()}, "a variance is negative"),
+        ({"covariance": infinite.tolist()}, "not finite"),
+        ({"names": law.names[1:] + law.names[:1]}, "begin with the factors"),
+        ({"names": [n.replace("benchmark|", "b|") for n in law.names]}, "has no benchmark"),
+        ({"names": [], "values": [], "covariance": [], "factors": {}}, "sizes"),
+        ({"factors": {**law.factors, "recency": [0.0, 1.0, 0.5]}}, "out of range"),
+        ({"factors": {**law.factors, "recency": [1.0, 2.0, float("inf")]}}, "out of range"),
+    ]:
+        with pytest.raises(ValueError, match=word):
+            parse_law({**asdict(law), **changed})
+
+
+def test_values_at_the_ends_of_their_ranges_are_read(law, monkeypatch):
+    ends = replace(
+        law, freedom=1, within={"loss": 0.0, "min_k": 1.0},
+        variances={**law.variances, "cell": 0.0},
+        covariance=np.zeros_like(law.covariance).tolist(),
+    )  # fmt: skip
+    assert parse_law(asdict(ends)) == ends
+    monkeypatch.setattr(stored_law, "MOST_PARAMETERS", len(law.names))
+    assert parse_law(asdict(law)) == law
+    monkeypatch.setattr(stored_law, "MOST_PARAMETERS", len(law.names) - 1)
+    with pytest.raises(ValueError, match="sizes"):
+        parse_law(asdict(law))
 
 
 def test_what_the_fit_says_nothing_about_is_refused(law):
@@ -108,8 +191,15 @@ def test_what_the_fit_says_nothing_about_is_refused(law):
 
 
 def test_too_few_cells_and_factors_that_vary_together_are_refused(rows):
-    with pytest.raises(ConfigError, match="needs at least"):
+    words = (
+        r"^reports: they have 2 cells to fit \(a pair of swapped cells counts as one\), and a law "
+        r"of occurrences, recency needs at least 4\. Give more reports, or hold out fewer cells\.$"
+    )
+    with pytest.raises(ConfigError, match=words):
         fit_law(rows[rows["learning_rate"] == 1e-3], {}, 1e4)
+    constant = rows[rows["learning_rate"] == 1e-3].assign(occurrences=1)
+    with pytest.raises(ConfigError, match="a law of no factor needs at least 4"):
+        fit_law(constant, {}, 1e4, ["occurrences"])
     together = rows.assign(parameters=rows["learning_rate"] ** 2)
     with pytest.raises(ConfigError, match="vary only together"):
         fit_law(together, {}, 1e4)
@@ -130,7 +220,14 @@ def test_a_shift_without_an_error_is_named(rows, column, value):
     """An AUROC of 1 has a standard error of 0 in a report's tables."""
     broken = rows.assign(**{column: rows[column].where(rows.index != 7, value)})
     row = broken.loc[7]
-    words = rf"1 of {len(rows)} shifts can't be fitted.*{row['method']} on {row['benchmark']}"
+    shift, error = (value if column == c else row[c] for c in ("shift", "shift_error"))
+    words = re.escape(
+        f"reports: 1 of {len(rows)} shifts can't be fitted. That of {row['method']} on "
+        f"{row['benchmark']} at {row['occurrences']} copies in {row['cell']} is {shift:.3g} with "
+        f"the standard error {error:.3g}: all members are above all non-members, or all scores are "
+        f"equal. Hold them out (held_out=[{{occurrences: {row['occurrences']}}}]), or give swapped "
+        "cells."
+    )
     with pytest.raises(ConfigError, match=words):
         fit_law(broken, {}, 1e4)
 
@@ -141,7 +238,12 @@ def test_a_level_whose_mean_shift_is_not_above_0_is_named_with_its_remedy(rows, 
     """Its log δ would be −∞: the fit does not settle, or its intercept is off by several units."""
     name = rows[column].iloc[0]
     shifts = rows["shift"].mask(rows[column] == name, mean)
-    words = rf"{column} {re.escape(name)} \({mean:.3g}\).*held_out=\[\{{{column}: \['{name}'\]\}}\]"
+    words = re.escape(
+        f"reports: the mean shift is not above 0 for {column} {name} ({mean:.3g}), and the law "
+        f"describes log δ. Hold them out (held_out=[{{{column}: ['{name}']}}]): they are then "
+        "predicted and not fitted, and what the law says holds only where copies shift the scores "
+        "up."
+    )
     with pytest.raises(ConfigError, match=words):
         fit_law(rows.assign(shift=shifts), {}, 1e4)
 
@@ -153,3 +255,4 @@ def test_a_growth_at_its_bound_is_not_identified(law, rows):
     assert found.growth["loss"] == pytest.approx(1.5, abs=1e-3)
     assert unidentified_growth(found.growth) == ["loss"]
     assert unidentified_growth({"loss": -1.4999, "min_k": 1.2}) == ["loss"]
+    assert unidentified_growth({"loss": 1.498, "min_k": 1.4999}) == ["min_k"]

@@ -68,6 +68,10 @@ def test_the_null_error_is_that_of_mann_and_whitney():
 def test_the_fewest_is_the_fewest():
     assert fewest(lambda n: n / 100, 0.37) == 37
     assert fewest(lambda n: 0.1, 0.5) is None
+    assert fewest(lambda n: 0.5, 0.5) == 1
+    assert fewest(lambda n: n / 100, 0.03, 7) == 7
+    assert fewest(lambda n: n / 100, 0.37, 7) == 37
+    assert fewest(lambda n: float(n == 10_000_000), 0.5) == 10_000_000
     design = Design(40, 40)
     seeds = fewest_seeds(0.2, 0.0, design, 0.05, 0.8)
     powers = [power_of_design(0.2, 0.0, Design(40, 40, s), 0.05) for s in (seeds - 1, seeds)]

@@ -1,17 +1,21 @@
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from contamination.analysis.law import run as law_run
+from contamination.analysis.law import stored_law
 from contamination.analysis.law.config import LawStage
 from contamination.analysis.law.report import law_document, save_law_chart
 from contamination.analysis.law.run import fit_and_compare, held_out_rows, predict_settings
 from contamination.analysis.law.stored_law import open_law
 from contamination.core.cli import compose_stage
-from contamination.core.errors import ConfigError
+from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.files import hashed_json, write_text_atomically
 from contamination.core.report.document import markdown_document
+from perf.law_simulation import SimulatedLaw, simulate_rows
 from tests.analysis.law.conftest import simulate_cells
 
 FACTORS = ["occurrences", "learning_rate"]
@@ -94,6 +98,67 @@ def test_a_folder_is_written_once_and_its_law_is_read_back(tmp_path, monkeypatch
     }
     assert open_law("fit", artifact.path).cells == 4
     assert law_run.run(stage).path == artifact.path
+
+
+def test_reports_own_tables_are_fitted_and_the_conclusions_logged(tmp_path, monkeypatch, caplog):
+    rows = simulate_rows(
+        SimulatedLaw(), np.random.default_rng(3), methods=("loss", "zlib"), seeds=1,
+        benchmarks=("boolq", "imdb"), learning_rates=(1e-3, 2e-3, 4e-3, 8e-3), copies=(1, 4),
+    ).assign(recency=np.nan)  # fmt: skip
+    reports = {name: SimpleNamespace(artifact=SimpleNamespace(digest=name * 3)) for name in "ab"}
+    monkeypatch.setattr(law_run, "open_report", reports.__getitem__)
+    monkeypatch.setattr(law_run, "measure_reports", lambda given: rows if given else None)
+    stage = LawStage(
+        name="of tables", reports=["a", "b"], tables=True, factors=FACTORS, runs=str(tmp_path)
+    )
+    with caplog.at_level("INFO"):
+        artifact = law_run.run(stage)
+    assert artifact.inputs == {"report0": "aaa", "report1": "bbb", "revision": "3"}
+    assert artifact.counts == {"cells": 4, "rows": len(rows)}
+    assert artifact.path.parent == tmp_path / "law"
+    tables = ("measurements", "coefficients", "fitted")
+    named = {f"{name}.{suffix}" for name in tables for suffix in ("csv", "parquet")}
+    charts = {f"law.{suffix}" for suffix in ("png", "svg", "pdf")}
+    assert {*artifact.files} == {*named, *charts, "fit.json", "law.md"}
+    said = [record.getMessage() for record in caplog.records if record.name == law_run.__name__]
+    assert said[-1] == f"law: {artifact.path / 'law.md'}"
+    assert said[-2].startswith("Calibration was not tested")
+    assert said[-3].startswith("The shift δ of a member's score is ")
+    text = (artifact.path / "law.md").read_text()
+    assert text.startswith("# of tables: the law of detectability\n\n**The shift")
+    assert open_law("fit", artifact.path).within == {}
+
+
+def test_a_damaged_fit_is_named_with_its_remedy(tmp_path, monkeypatch):
+    write_text_atomically(tmp_path / "fit.json", hashed_json({"names": []}))
+    opened = SimpleNamespace(path=tmp_path)
+    monkeypatch.setattr(
+        stored_law, "open_artifact", lambda *given: {(tmp_path, "law"): opened}[given]
+    )
+    words = (
+        rf"^power\.law is {tmp_path}: fit\.json can't be used: .*\. Run `contamination analyse "
+        r"law` again\.$"
+    )
+    with pytest.raises(ArtifactError, match=words):
+        open_law("power.law", tmp_path)
+
+
+def test_cells_with_few_members_are_refused_with_the_remedy():
+    cells = simulate_cells(learning_rates=(1e-3,), seeds=(0,), a_dose=4)
+    words = r"^reports: no cell has enough members at a number of copies to measure a shift\. Give "
+    with pytest.raises(ConfigError, match=words):
+        fit_and_compare(LawStage(reports=["x"], factors=FACTORS), cells)
+
+
+def test_a_rule_selects_the_rows_that_have_all_its_values():
+    rows = pd.DataFrame({"seed": [0, 0, 1, 2], "method": ["a", "b", "a", "b"], "auroc": 0.5})
+    assert held_out_rows(rows, []).tolist() == [False] * 4
+    assert held_out_rows(rows, [{"seed": 0, "method": "b"}]).tolist() == [False, True, False, False]
+    two = [{"seed": [1, 2], "method": ["a"]}, {"seed": (0,), "method": "b"}]
+    assert held_out_rows(rows, two).tolist() == [False, True, True, False]
+    for column in ("auroc", "shift"):
+        with pytest.raises(ConfigError, match=rf"^held_out\.1\.{column}: unknown column"):
+            held_out_rows(rows, [{"seed": 0}, {column: 0.5}])
 
 
 def test_rules_and_settings_are_read_from_the_command_line():

@@ -12,8 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from contamination.analysis.factors import BY_COLUMN
 from contamination.analysis.page.build import page_data, render_page
+from contamination.analysis.plain_summary import TERMS
+from contamination.analysis.summary import reading_guide
+from contamination.analysis.sweeps import Sweep
 from contamination.detection.methods.loss import Loss
+from tests.analysis import written_out
 
 LOADS = {"src", "href", "data", "action", "poster", "srcset"}
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -257,3 +262,209 @@ def test_the_best_methods_are_coloured_at_first_and_six_at_most(findings, method
     none = {"curves": findings.curves.head(0), "bins": findings.bins.head(0)}
     found = page_data(replace(findings, pooled=pd.concat(many), **none))
     assert found["highlighted"] == names[-coloured:]
+
+
+@pytest.fixture(scope="module")
+def written_page():
+    """The page of findings that are written out."""
+    return render_page(written_out.findings(), {"command": "x"})
+
+
+def collapsible(title, inside, opened=False):
+    return f"<details{' open' * opened}><summary>{title}</summary>{inside}</details>"
+
+
+def texts_in(text, tag):
+    """The texts of a table's cells (td) or of its header (th)."""
+    return re.findall(rf"<{tag}(?: [^>]*)?>(.*?)</{tag}>", text)
+
+
+def test_each_part_of_the_page_is_that_of_the_findings(written_page):
+    assert "<title>trial &lt;1&gt;: detection of contamination</title>" in written_page
+    assert '<p class="answer">Members are <strong>found</strong>.</p>' in written_page
+    assert "Controls: fine." in written_page
+    terms = re.sub(r"\*\*(.+?)\*\*", r"<dfn>\1</dfn>", html.escape(TERMS))
+    assert terms in written_page
+    guide = html.escape(reading_guide(written_out.findings().config))
+    assert re.sub("`(.+?)`", r"<code>\1</code>", guide) in written_page
+    off = section(written_page, "summary").partition('<p class="off">')[2].partition("</p>")[0]
+    assert off.startswith("b: CONTROL OFF: The clean model&#x27;s AUROC differs from 0.5 (worst")
+
+
+def test_sentences_of_the_headline_are_not_repeated(written_page):
+    summary = section(written_page, "summary")
+    nbsp = "\u00a0"
+    assert f"<p>In b: 0.65{nbsp}[0.55,{nbsp}0.75].</p>\n<p>Controls: as by chance.</p>" in summary
+    assert collapsible("a", "<ul><li>No members.</li></ul>") in summary
+    assert collapsible("b", "<ul><li>It rises.</li></ul>") in summary
+    one = written_out.findings().restrict_to_condition("b")
+    summary = section(render_page(one, {}), "summary")
+    assert collapsible("b", "<ul><li>It rises.</li></ul>", opened=True) in summary
+
+
+def test_the_first_table_is_open_and_empty_conditions_have_no_tables(written_page):
+    tables = section(written_page, "tables")
+    titles = re.findall(r"<details( open)?><summary>(.+?)</summary>", tables)
+    assert titles == [
+        (" open", "Over all conditions"), (" open", "Title of over"), ("", "Title of more"),
+        ("", "b"), ("", "Title of one"), ("", "Title of two"),
+    ]  # fmt: skip
+
+
+def test_what_cells_share_is_said_once(written_page):
+    cells = section(written_page, "cells")
+    assert texts_in(cells, "th") == ["all cells", "", "cell", "steps"]
+    assert texts_in(cells, "td") == [
+        "seed",
+        "0",
+        "a-seed0",
+        "–",
+        "b-seed0",
+        "8",
+    ]
+    assert "Examples, token by token" not in cells
+    pages = ["examples/a b.html", "examples/<c>.html"]
+    one = written_out.findings(cells=[{"cell": "a"}], examples=pages)
+    cells = section(render_page(one, {}), "cells")
+    assert texts_in(cells, "th") == ["the cell", ""]
+    assert (
+        "<h3>Examples, token by token</h3><ul>"
+        '<li><a href="examples/a%20b.html">examples/a b.html</a></li>'
+        '<li><a href="examples/%3Cc%3E.html">examples/&lt;c&gt;.html</a></li></ul>'
+    ) in cells
+
+
+def test_methods_settings_and_counts_are_written(written_page):
+    assert (
+        "<dl><dt>loss</dt><dd>The &lt;mean&gt;.<pre>a &lt; b</pre></dd>"
+        "<dt>zlib</dt><dd>Its class is not one of this project&#x27;s.</dd></dl>"
+    ) in section(written_page, "glossary")
+    config = section(written_page, "config")
+    titles = re.findall(r"<details( open)?><summary>(.+?)</summary>", config)
+    assert titles == [("", "analysis"), ("", "b")]
+    assert "<pre>draws: 1500\n" in config
+    assert "<pre>training:\n  name: a &lt;b&gt;\n</pre>" in config
+    ledger = section(written_page, "ledger")
+    assert "<p>Counts of the first seed.</p>" in ledger
+    assert texts_in(ledger, "th") == ["", "b"]
+    assert texts_in(ledger, "td") == [
+        "seeds",
+        "2",
+        "inserted copies",
+        "1,234",
+    ]
+    two = dict(written_out.findings().records)
+    two["a"] = [written_out.record("o", [1], ledger={"y": 2})]
+    ledger = section(render_page(written_out.findings(records=two), {}), "ledger")
+    assert texts_in(ledger, "td") == [
+        "seeds", "1", "2", "y", "2", "–", "inserted copies", "–", "1,234"
+    ]  # fmt: skip
+    none = section(render_page(written_out.findings(records={}), {}), "config")
+    assert re.findall(r"<details( open)?><summary>", none) == [" open"]
+
+
+def test_the_scripts_data_are_those_of_the_findings():
+    found = written_out.findings()
+    data_of_page = page_data(found)
+    assert data_of_page["highlighted"] == ["loss", "zlib"]
+    assert data_of_page["summaries"] == {"loss": "The <mean>.", "zlib": ""}
+    assert data_of_page["methods"] == [
+        {"label": "loss", "colour": "#0072B2", "symbol": "circle", "dash": "solid", "blind": False},
+        {"label": "zlib", "colour": "#E69F00", "symbol": "square", "dash": "solid", "blind": False},
+        {"label": "blind (no model)", "colour": "#7F7F7F", "symbol": "diamond-tall",
+         "dash": "dash", "blind": True},
+    ]  # fmt: skip
+    assert data_of_page["scored"] == ["loss", "zlib"]
+    assert data_of_page["benchmarks"] == ["all", "imdb"]
+    assert data_of_page["conditions"] == ["b", "a"]  # those with numbers first
+    metrics = data_of_page["metrics"]
+    assert {name: (m["title"], m["guess"]) for name, m in metrics.items()} == {
+        "auroc": ("AUROC", 0.5), "tpr_at_fpr_0.05": ("TPR at FPR ≤ 0.05", 0.05)
+    }  # fmt: skip
+    assert data_of_page["band"] == (
+        "Bars and bands: 95% bootstrap intervals over examples (1,500 draws). Point at a method "
+        "for its band."
+    )
+    assert data_of_page["curveBand"].endswith(" draws). Point at a method for its band.")
+    assert data_of_page["sides"] == {"members": "#D55E00", "non-members": "#0072B2"}
+    assert data_of_page["least"] == 0.05
+    assert data_of_page["stamps"]["a"] is None
+    assert data_of_page["stamps"]["b"].startswith("CONTROL OFF: The clean model's")
+    assert data_of_page["curves"] == {
+        "length": 2,
+        "columns": {
+            "condition": {"levels": ["a", "b"], "codes": [0, 1]},
+            **{
+                name: {"levels": [level], "codes": [0, 0]}
+                for name, level in [("checkpoint", "contaminated"), ("benchmark", "all"),
+                                    ("label", "loss")]
+            },
+            "fpr": [0.25, 0.05], "value": [0.5, 0.5], "ci_low": [0.4123] * 2, "ci_high": [0.6] * 2,
+        },
+    }  # fmt: skip
+    assert list(data_of_page["bins"]["columns"]) == [
+        "condition", "checkpoint", "benchmark", "label", "side", "centre", "share", "ci_low",
+        "ci_high",
+    ]  # fmt: skip
+    assert list(data_of_page["estimates"]["columns"]) == [
+        "condition", "checkpoint", "benchmark", "label", "occurrences", "metric", "n_members",
+        "n_nonmembers", "n_seeds", "value", "ci_low", "ci_high", "needs", "learning_rate",
+        "budget_tokens", "parameters", "example_max_tokens", "epochs", "mean_occurrences",
+    ]  # fmt: skip
+    assert data_of_page["losses"] == {
+        "length": 4,
+        "columns": {
+            "condition": {"levels": ["b"], "codes": [0] * 4},
+            "side": {"levels": ["members", "non-members"], "codes": [0, 0, 1, 1]},
+            "step": [0, 8, 0, 8], "loss": [5.0, 1.0, 5.0, 3.0],
+            "low": [5.0, 1.0, 5.0, 3.0], "high": [5.0, 1.0, 5.0, 3.0],
+        },
+    }  # fmt: skip
+    assert data_of_page["lossSides"] == {
+        "members": "#D55E00", "non-members": "#0072B2", "validation": "#4D4D4D"
+    }  # fmt: skip
+    assert data_of_page["lossDashes"] == {
+        "members": "solid", "non-members": "dash", "validation": "dot"
+    }  # fmt: skip
+    assert data_of_page["exposures"] == {"b": [(1, 1), (3, 2)]}
+    assert data_of_page["lossCaption"] == {
+        "b": "Mean loss per token of members, non-members and validation text; 2 seeds. Bands: "
+        "from the lowest to the highest seed. Below: inserted copies that the optimizer saw, by "
+        "step (3 in all, first seed)."
+    }
+    assert data_of_page["factors"] == []
+
+
+def test_variants_of_a_method_differ_in_their_dashes():
+    rows = written_out.condition_rows()
+    loss = rows[rows["method"] == "loss"]
+    many = [loss.assign(variant=f"k={i}") for i in range(5)]
+    none = {"curves": written_out.findings().curves.head(0)}
+    none["bins"] = written_out.findings().bins.head(0)
+    found = page_data(written_out.findings(pooled=pd.concat(many), **none))["methods"]
+    assert [method["label"] for method in found] == [f"loss (k={i})" for i in range(5)]
+    assert [method["dash"] for method in found] == ["solid", "dash", "dot", "dashdot", "solid"]
+    assert len({method["colour"] for method in found}) == 1
+
+
+def test_series_of_a_factor_are_told_apart_where_there_are_several():
+    def series(tokens):
+        rows = [
+            written_out.row(0.7, learning_rate=rate, condition=name, budget_tokens=tokens)
+            for rate, name in ((1e-3, "b"), (1e-4, "a"))
+        ]
+        nothing = written_out.row(np.nan, learning_rate=1e-5, n_members=0, needs="members")
+        tables = pd.DataFrame(rows), pd.DataFrame(), pd.DataFrame([nothing])
+        return Sweep(BY_COLUMN["learning_rate"], "auroc_by_learning_rate", *tables)
+
+    one = {
+        "name": "peak learning rate", "axis": "peak learning rate",
+        "fixed": "tiny, 1,000 tokens",
+        "without": " No value at 1e-5 (no members: nothing to detect).",
+        "levels": [1e-4, 1e-3], "texts": ["1e-4", "1e-3"], "column": "learning_rate",
+        "conditions": ["a", "b"],
+    }  # fmt: skip
+    assert page_data(written_out.findings(sweeps=[series(1000)]))["factors"] == [one]
+    two = page_data(written_out.findings(sweeps=[series(1000), series(2000)]))["factors"]
+    assert two[0] == {**one, "name": "peak learning rate: 1,000 tokens"}
+    assert two[1]["name"] == "peak learning rate: 2,000 tokens"

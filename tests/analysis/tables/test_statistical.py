@@ -4,6 +4,7 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from contamination.analysis.statistics.tidy_tables import Statistics
 from contamination.analysis.statistics.trends import ONE_DOSE
@@ -13,7 +14,9 @@ from contamination.analysis.tables.statistical import (
     replicates_table,
     series_tables,
     trend_table,
+    unflagged_table,
 )
+from tests.analysis.written_out import row, words
 
 
 def comparisons():
@@ -42,7 +45,14 @@ def trends(over, reaches):
 
 def test_the_strongest_is_compared_with_each_other():
     table = comparison_table(comparisons())
-    assert table.header[0] == "recall less …"
+    assert table.name == "comparisons"
+    assert table.header == ["recall less …", "difference in AUROC", "p", "p, corrected"]
+    assert table.title == (
+        "recall, whose AUROC is the highest, less each other method: all members, mean over "
+        "benchmarks, paired bootstrap, two-sided p, corrected for all pairs of methods by max-T"
+    )
+    assert len(table.data) == 4
+    assert set(table.data["benchmark"] + table.data["metric"]) == {"allauroc"}
     assert table.lines == [
         ["loss", "0.01 [-0.01, 0.03]", "< 0.001", "0.040"],
         ["min_k", "0.21 [0.19, 0.23]", "< 0.001", "0.040"],
@@ -52,10 +62,37 @@ def test_the_strongest_is_compared_with_each_other():
     assert comparison_table(comparisons().head(0)) is None
 
 
+@pytest.mark.parametrize(
+    ("p_value", "shown"), [(0.00099, "< 0.001"), (0.001, "0.001"), (0.0456, "0.046"), (np.nan, "–")]
+)
+def test_a_p_value_has_three_digits(p_value, shown):
+    table = comparison_table(comparisons().assign(p_value=p_value, p_max_t=0.5))
+    assert [line[2:] for line in table.lines] == [[shown, "0.500"]] * 4
+
+
 def test_a_trend_says_where_it_reaches_three_quarters():
     reached = trend_table(trends("occurrences", 2.125), "t")
     assert reached.lines == [["min_k", "0.40", "0.70 [0.60, 0.80]", "0.200", "2.12", ""]]
-    assert reached.header[3] == "p of τ"
+    assert reached.header == [
+        "method", "Kendall's τ", "slope [95%]", "p of τ", "reaches 0.75 at", "note"
+    ]  # fmt: skip
+    assert reached.name == "t"
+    assert reached.title == (
+        "Trend over occurrences, mean over benchmarks; the slope is of AUROC's log-odds per "
+        "doubling; τ is of scores among members"
+    )
+    assert len(reached.data) == 1
+    series = trend_table(trends("learning_rate", 3e-4).assign(levels=2, p_value=0.0001), "t")
+    assert series.header[3] == "p of the slope"
+    assert series.title == (
+        "Trend over learning rate, mean over benchmarks; the slope is of AUROC's log-odds per "
+        "doubling"
+    )
+    assert series.lines[0][3:5] == ["< 0.001", "0.0003"]
+    two = trends("occurrences", 1.0).head(1).assign(variant="k=0.4")
+    both = trend_table(pd.concat([trends("occurrences", 1.0), two]), "t")
+    assert [line[0] for line in both.lines] == ["min_k (k=0.2)", "min_k (k=0.4)"]
+    assert trend_table(trends("occurrences", 1.0).assign(levels=1), "t") is None
     assert trend_table(trends("occurrences", np.nan), "t").lines[0][4] == "–"
     assert trend_table(trends("occurrences", 1.0).tail(1), "t") is None
     one = trends("occurrences", 1.0).assign(note=ONE_DOSE, slope=np.nan)
@@ -91,3 +128,52 @@ def test_replicates_are_shown_by_occurrences():
         ["loss", "0.50 ± 1.50 (50%)", "–"],
     ]
     assert replicates_table(pd.DataFrame()) is None
+    assert table.name == "replicates"
+    assert table.title == (
+        "Score when in less score when out, in standard deviations of the non-members, by "
+        "occurrences: mean ± standard error (share of the examples above 0)"
+    )
+    expected = pd.DataFrame(
+        [
+            ("min_k", "k=0.2", 1, 1.0, 0.5, 2, 1.0),
+            ("min_k", "k=0.2", 4, 4.0, 0.5, 2, 1.0),
+            ("loss", "", 1, 0.5, 1.5, 2, 0.5),
+        ],
+        columns=[
+            "method", "variant", "occurrences", "mean", "standard_error", "examples",
+            "share_above_0",
+        ],
+    )  # fmt: skip
+    pd.testing.assert_frame_equal(table.data, expected)
+    zero = found.assign(example_id=0, difference=0.0)
+    assert replicates_table(zero).lines[0][1] == "0.00 ± nan (0%)"
+
+
+def test_auroc_without_the_flagged_examples_is_beside_that_of_all():
+    pooled = pd.DataFrame([
+        row(0.8), row(0.5, checkpoint="clean"), row(0.7, method="zlib"),
+        row(0.1, condition="b"), row(0.1, metric="tpr"), row(0.1, benchmark="imdb"),
+        row(0.1, occurrences="1"),
+    ])  # fmt: skip
+    counts = {"flagged_members": 3, "flagged_nonmembers": 2}
+    unflagged = pd.DataFrame([
+        row(0.75, **counts), row(0.9, benchmark="imdb", **counts),
+        row(0.6, method="zlib", needs="≥ 20 members", **counts),
+        row(0.3, condition="b", flagged_members=9, flagged_nonmembers=9),
+    ])  # fmt: skip
+    table = unflagged_table(pooled, unflagged, "a")
+    assert table.name == "without_flagged"
+    assert table.title == (
+        "AUROC with and without the flagged examples (3 members and 2 non-members share text with "
+        "a corpus apart from their copies), mean over benchmarks"
+    )
+    assert table.header == [
+        "method", "all examples, contaminated model", "without the flagged, contaminated model",
+        "all examples, clean model", "without the flagged, clean model",
+    ]  # fmt: skip
+    assert table.lines == [
+        ["loss", words(0.8), words(0.75), words(0.5), "–"],
+        ["zlib", words(0.7), "needs ≥ 20 members", "–", "–"],
+    ]
+    assert len(table.data) == 2
+    assert unflagged_table(pooled, unflagged, "c") is None

@@ -6,8 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from contamination.analysis.factors import BY_COLUMN
+from contamination.analysis.sweeps import Sweep
 from contamination.analysis.tables import estimates
 from contamination.core.report.tables import Table, write_tables
+from tests.analysis.written_out import condition_rows, row, words
 
 
 def row_of(table: Table, method: str) -> list[str]:
@@ -117,3 +120,85 @@ def test_a_narrow_terminal_shows_the_ends_of_a_table_and_names_the_rest(results,
     assert header.split()[:4] == ["method", "1", "8", "any"]
     assert max(map(len, [header, *lines])) <= 100
     assert "not in 100 columns: 2, 4;" in note
+
+
+def test_the_tables_of_a_condition_are_those_of_its_rows():
+    rows = condition_rows()
+    tables = {table.name: table for table in estimates.cell_tables(rows)}
+    assert list(tables) == [
+        "auroc_by_occurrences", "tpr_at_fpr_0.05_by_occurrences", "auroc_by_benchmark",
+        "tpr_at_fpr_0.05_by_benchmark", "controls", "paper_table3",
+    ]  # fmt: skip
+    table = tables["auroc_by_occurrences"]
+    assert table.title == "AUROC by occurrences (contaminated model, mean over benchmarks)"
+    assert table.header == ["method", "1", "2", "10", "any", "clean model, any"]
+    assert table.lines == [
+        ["loss", *map(words, (0.55, 0.6, 0.8, 0.65, 0.51))],
+        ["zlib", *map(words, (0.5, 0.52, 0.56, 0.54, 0.49))],
+        ["blind", *map(words, (0.48, 0.47, 0.46, 0.49)), "–"],
+    ]
+    assert table.least == ["2"]
+    means = rows[(rows["metric"] == "auroc") & (rows["benchmark"] == "all")]
+    pd.testing.assert_frame_equal(table.data, means)
+
+    table = tables["auroc_by_benchmark"]
+    assert table.title == "AUROC by benchmark (contaminated model, any number of occurrences)"
+    assert table.header == ["method", "imdb", "all"]
+    assert table.lines == [
+        ["loss", words(0.7), words(0.65)],
+        ["zlib", words(0.58), words(0.54)],
+        ["blind", words(0.49), words(0.49)],
+    ]
+    assert set(table.data["occurrences"]) == {"any"}
+    assert len(table.data) == 6
+
+    table = tables["controls"]
+    assert table.title == (
+        "Controls: AUROC without contamination (clean model) and without a model (blind)"
+    )
+    assert table.header == ["method", "imdb", "all", "p, corrected", "verdict"]
+    assert table.lines == [
+        ["loss", words(0.53), words(0.51), "0.050", "**OFF**"],
+        ["zlib", "–", words(0.49), "–", "–"],
+        ["blind", words(0.49), words(0.49), "0.051", "within chance"],
+    ]
+    assert len(table.data) == 5
+    assert estimates.cell_tables(rows.assign(value=np.nan)) == []
+
+
+def test_a_sweep_has_a_column_for_each_value_and_the_reason_where_there_is_none():
+    rates = {"a": 1e-4, "b": 1e-3, "c": 1e-2}
+    of_condition = {
+        "a": [row(0.6), row(0.5, method="zlib", checkpoint="clean")],
+        "b": [row(0.7), row(0.6, method="zlib"), row(0.52, method="zlib", checkpoint="clean")],
+        "c": [row(0.8), row(0.65, method="zlib"), row(0.55, method="min_k", variant="k=0.2")],
+    }
+    shared = [row(0.51, checkpoint="clean"), row(0.47, checkpoint="clean", method="blind")]
+    rows = pd.DataFrame([
+        {**each, "condition": name, "learning_rate": rate}
+        for name, rate in rates.items() for each in (*of_condition[name], *shared)
+    ])  # fmt: skip
+    nothing = {"needs": "members per benchmark", "n_members": 0, "condition": "d"}
+    unmeasured = pd.DataFrame([row(np.nan, **nothing, learning_rate=1e-5)])
+    slope = {"slope": 0.3, "slope_low": 0.2, "slope_high": 0.4, "note": ""}
+    none = dict.fromkeys(("slope", "slope_low", "slope_high"), np.nan)
+    trends = pd.DataFrame([
+        {"method": "loss", "variant": "", **slope},
+        {"method": "zlib", "variant": "", **none, "note": "no slope: too few"},
+    ])  # fmt: skip
+    factor = BY_COLUMN["learning_rate"]
+    table = estimates.sweep_table(Sweep(factor, "auroc_by_rate", rows, trends, unmeasured))
+    assert table.name == "auroc_by_rate"
+    assert table.title == (
+        "AUROC by peak learning rate: contaminated model, all members, mean over benchmarks; "
+        "slope of its log-odds per doubling (tiny, 300,000 tokens)"
+    )
+    assert table.header == ["method", "1e-5", "1e-4", "1e-3", "0.01", "slope", "clean model"]
+    assert table.lines == [
+        ["loss", "no members", *map(words, (0.6, 0.7, 0.8)), "0.30 [0.20, 0.40]", words(0.51)],
+        ["zlib", "no members", "–", words(0.6), words(0.65), "no slope: too few", "0.50 to 0.52"],
+        ["min_k", "no members", "–", "–", words(0.55), "–", "–"],
+        ["blind", "no members", *[words(0.47)] * 3, "–", "–"],
+    ]
+    assert table.least == ["1e-4", "1e-3", "slope"]
+    assert len(table.data) == len(rows) + 1

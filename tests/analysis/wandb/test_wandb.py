@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 import wandb
@@ -28,10 +29,10 @@ from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, 
 from contamination.core.errors import ConfigError, DataError
 from contamination.training.config import WandbConfig
 from tests.analysis.conftest import results_table
+from tests.analysis.written_out import row
 
 ROOT = Path(__file__).resolve().parents[3]
 KEY = [name for name in COLUMNS if name not in ("value", "ci_low", "ci_high")]
-
 
 needs_reader = pytest.mark.usefixtures("reader")
 
@@ -147,6 +148,63 @@ def test_several_variants_stand_in_the_key(results):
     assert wandb_keys.method_by_label(both)["min_k (k=0.4)"] == {
         "method": "min_k", "variant": "k=0.4", "default": False,
     }  # fmt: skip
+
+
+def test_each_key_has_its_value():
+    rows = pd.DataFrame([
+        row(0.7, benchmark="imdb"), row(0.51, checkpoint="clean", p_control=0.2),
+        row(np.nan, method="zlib", needs="≥ 20 members", n_members=3),
+        row(0.6, occurrences="1", n_members=8), row(0.9, occurrences="10", n_members=9),
+        row(0.3, occurrences="1", checkpoint="clean", method="blind"),
+        row(np.nan, occurrences="2", needs="≥ 5 members"),
+    ])  # fmt: skip
+    ends = {"ci_low": -0.1, "ci_high": 0.1}
+
+    def estimate(key: str, value: float) -> dict[str, float]:
+        return {key: value, **{f"{end}/{key}": value + away for end, away in ends.items()}}
+
+    expected = {
+        **estimate("auroc/loss/imdb", 0.7), "n_members/imdb": 40, "n_nonmembers/imdb": 50,
+        **estimate("clean/auroc/loss/all", 0.51), "p_control/clean/auroc/loss/all": 0.2,
+        "needs/auroc/zlib/all": "≥ 20 members", "n_members/all": 3, "n_nonmembers/all": 50,
+        "by_occurrences/1/auroc/loss/all": 0.6, "by_occurrences/10/auroc/loss/all": 0.9,
+    }  # fmt: skip
+    assert wandb_keys.summary_values(rows) == pytest.approx(expected)
+    one, two, ten = wandb_keys.occurrences_history_rows(rows)
+    start = "by_occurrences/"
+    at_one = {**estimate("auroc/loss/all", 0.6), **estimate("clean/auroc/blind/all", 0.3)}
+    at_one |= {"n_members/all": 40, "n_nonmembers/all": 50}
+    assert one == pytest.approx({"occurrences": 1, **{start + k: v for k, v in at_one.items()}})
+    assert two["occurrences"] == 2
+    assert two[f"{start}needs/auroc/loss/all"] == "≥ 5 members"
+    assert (ten["occurrences"], ten[f"{start}n_members/all"]) == (10, 9)
+    cell = {"methods": wandb_keys.method_by_label(rows), "model": "tiny", "seed": 4}
+    other = {"loss/train": 3.0, "a/b/c/d": 1.0, "auroc/unknown/all": 0.5}
+    back = wandb_keys.parse_result_rows(
+        {**wandb_keys.summary_values(rows), **other}, [ten, {"loss/train": 1.0}, one, two], cell
+    )
+    found = [(r["occurrences"], r["checkpoint"], r["method"], r["benchmark"]) for r in back]
+    assert found == [
+        ("any", "contaminated", "loss", "imdb"), ("any", "clean", "loss", "all"),
+        ("any", "contaminated", "zlib", "all"), ("1", "contaminated", "loss", "all"),
+        ("1", "clean", "blind", "all"), ("2", "contaminated", "loss", "all"),
+        ("10", "contaminated", "loss", "all"),
+    ]  # fmt: skip
+    first, clean, without = back[:3]
+    assert set(first) == {*COLUMNS, "p_control"}
+    assert first == pytest.approx({
+        **dict.fromkeys(COLUMNS), **cell_facts_of(first), "model": "tiny", "seed": 4,
+        "metric": "auroc", "needs": "", "value": 0.7, "ci_low": 0.6, "ci_high": 0.8,
+        "n_members": 40, "n_nonmembers": 50, "p_control": np.nan,
+    }, nan_ok=True)  # fmt: skip
+    assert clean["p_control"] == 0.2
+    assert np.isnan([without[name] for name in ("value", *ends)]).all()
+    assert (without["needs"], without["n_members"]) == ("≥ 20 members", 3)
+
+
+def cell_facts_of(found):
+    names = ("checkpoint", "benchmark", "occurrences", "method", "variant", "default")
+    return {name: found[name] for name in names}
 
 
 def test_a_dose_that_was_logged_twice_counts_once(results):
