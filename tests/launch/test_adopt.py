@@ -6,6 +6,7 @@ import os
 import shutil
 
 import pytest
+import yaml
 
 from contamination.core.artifacts import WrittenFiles, build_or_open, open_artifact, run_folder
 from contamination.core.errors import ArtifactError, ConfigError, DataError
@@ -232,3 +233,84 @@ def test_a_link_out_of_the_folder_is_not_copied(tmp_path, corpus, capsys):
     assert main_with("kind=corpus", f"path={corpus}", f"runs={tmp_path}/runs") == 2
     assert "sequences/part is a link to a file outside the folder" in capsys.readouterr().err
     assert not [*(tmp_path / "runs").rglob("part")]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("modell", "MODEL"), "kind is 'modell': give one of model, corpus."),
+        (
+            ("model", "gone"),
+            "path is 'gone': there is no such folder. A hub id needs none: give it as model.path.",
+        ),
+        (
+            ("corpus", "MODEL"),
+            "path is '{}': it has no manifest.json. Give a finished corpus folder of another runs "
+            "folder; documents become one with python -m injection corpus=local_jsonl "
+            "corpus.paths=….",
+        ),
+        (("model", "MODEL", ""), "runs is '': give a folder that is not in path."),
+        (
+            ("model", "MODEL", "/dev/null/runs"),
+            "runs is '/dev/null/runs': /dev/null is not a folder. Give another folder.",
+        ),
+    ],
+)
+def test_what_is_given_wrongly_is_named_with_its_remedy(tmp_path, model, words, said):
+    kind, path, runs = (*words, str(tmp_path / "runs"))[:3]
+    with pytest.raises(ConfigError) as raised:
+        adopt(kind, str(model) if path == "MODEL" else path, runs)
+    said = said.format(model)
+    assert str(raised.value) == said
+
+
+def test_an_adopted_model_names_its_source_and_a_part_its_whole(tmp_path, model):
+    made = adopt("model", str(model), str(tmp_path / "runs"))
+    config = yaml.safe_load((made.path / "config.yaml").read_text())
+    assert config == {"adopted_from": str(model)}
+    assert made.counts["parameters"] == 225_600
+    assert [*made.files] == sorted(f"hf/{name}" for name in file_digests_of_folder(model))
+    with pytest.raises(ConfigError) as raised:
+        adopt("model", str(made.path / "hf"), str(tmp_path / "other"))
+    assert str(raised.value) == (
+        f"path is '{made.path / 'hf'}': it is a part of the artefact {made.path}: give that folder."
+    )
+    with pytest.raises(ConfigError) as raised:
+        adopt("model", str(made.path), str(tmp_path / "runs"))
+    assert str(raised.value) == (
+        f"path is '{made.path}': it is an artefact of this runs folder already: use it as it is."
+    )
+
+
+def test_a_begun_or_another_folder_of_the_same_name_is_said_in_full(tmp_path, corpus):
+    folder = tmp_path / "runs" / "corpus" / corpus.name
+    folder.mkdir(parents=True)
+    assert adopt("corpus", str(corpus), str(tmp_path / "runs")).path == folder  # it was empty
+    begun = tmp_path / "more" / "corpus" / corpus.name
+    begun.mkdir(parents=True)
+    (begun / "config.yaml").touch()
+    with pytest.raises(ArtifactError) as raised:
+        adopt("corpus", str(corpus), str(tmp_path / "more"))
+    assert str(raised.value) == (
+        f"{begun} exists, is unfinished, and was not begun by an adoption: finish it by its own "
+        "command, or remove it, or give another runs."
+    )
+    (begun / ".adopting").touch()
+    (begun / "half").touch()
+    assert adopt("corpus", str(corpus), str(tmp_path / "more")).path == begun
+    assert not (begun / "half").exists()
+    assert not (begun / ".adopting").exists()
+    other = tmp_path / "third" / "corpus" / corpus.name
+
+    def make(folder):
+        (folder / "x").write_text("other")
+        return WrittenFiles(["x"])
+
+    own = read_manifest(corpus)["digest"]
+    found = build_or_open(other, {}, {}, make).digest
+    with pytest.raises(ArtifactError) as raised:
+        adopt("corpus", str(corpus), str(tmp_path / "third"))
+    assert str(raised.value) == (
+        f"{other} exists already, with other content than {corpus} (its digest is {found[:12]}…, "
+        f"not {own[:12]}…): use that one, or give another runs."
+    )

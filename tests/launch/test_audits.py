@@ -11,7 +11,7 @@ from hydra.core.global_hydra import GlobalHydra
 from contamination.analysis.config import CellPaths
 from contamination.core.config import CONF
 from contamination.core.errors import ConfigError
-from contamination.launch import pipeline
+from contamination.launch import audits, pipeline
 from contamination.launch.audits import check_audits
 from contamination.launch.config import SecondStage
 from contamination.launch.plan import plan
@@ -94,3 +94,44 @@ def test_a_clean_twin_reads_the_same_texts_whatever_stage_members_would_be_in(mo
         ]  # fmt: skip
     else:
         assert made == [("pretraining", study, None)] * 3
+
+
+def test_an_audit_of_a_reports_cells_is_conducted_and_its_conclusion_logged(monkeypatch, caplog):
+    """Its own nodes are those of the pipeline; the others are those of the audit's command."""
+    ran = []
+    monkeypatch.setattr("contamination.audits.run.run", lambda stage: ran.append(stage) or stage)
+    monkeypatch.setattr(
+        "contamination.audits.run.read_conclusions", lambda own: [f"{own.name} is well.", "Yes."]
+    )
+    config = compose_pipeline(
+        "experiment=quickstart", "name=herons", "runs=far", "wandb.project=own",
+        "audits=[inflation,one_run_bound]",
+    )  # fmt: skip
+    with caplog.at_level("INFO"):
+        made = audits.run_audits(config, SimpleNamespace(path=Path("the report")))
+    assert made == ran
+    for stage, kind in zip(ran, ("Inflation", "OneRun"), strict=True):
+        assert (stage.name, stage.runs, stage.wandb.project) == ("herons", "far", "own")
+        assert stage.audit["cells"] == "the report"
+        assert stage.audit["_target_"].lower().endswith(f".{kind.lower()}")
+    assert [record.getMessage() for record in caplog.records] == [
+        "audit inflation: herons is well.", "audit inflation: Yes.",
+        "audit one_run_bound: herons is well.", "audit one_run_bound: Yes.",
+    ]  # fmt: skip
+
+
+def test_a_wrong_field_of_an_audit_is_refused_before_any_work(monkeypatch):
+    checked = []
+    monkeypatch.setattr(
+        "contamination.audits.base.check_audit", lambda audit, node: checked.append((audit, node))
+    )
+    check("audits=[inflation]")
+    ((audit, node),) = checked
+    assert type(audit).__name__ == "Inflation"
+    assert (audit.cells, node["cells"]) == ("REPORT", "REPORT")
+    known = sorted(
+        file.stem for file in (CONF / "audit").glob("*.yaml") if "\ncells:" in file.read_text()
+    )
+    with pytest.raises(ConfigError) as raised:
+        check("audits=[zzzz]")
+    assert str(raised.value) == (f"audits: 'zzzz' is no audit of cells. Known: {', '.join(known)}.")

@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -31,10 +32,17 @@ from contamination.core.artifacts import (
 )
 from contamination.core.errors import ConfigError
 from contamination.core.files import hashed_json, temporary_path, verified_json
-from contamination.core.integrity import MANIFEST
+from contamination.core.integrity import MANIFEST, SCHEMA
 from contamination.core.lock import exclusive_build, lease_path
 from contamination.launch.__main__ import main
-from contamination.launch.check_runs import ARTIFACTS, format_paths, inspect_runs, prune_paths
+from contamination.launch.check_runs import (
+    ARTIFACTS,
+    STATES,
+    CheckedPath,
+    format_paths,
+    inspect_runs,
+    prune_paths,
+)
 
 
 def make(folder):
@@ -239,3 +247,166 @@ def test_a_check_writes_nothing(runs):
     before = looks()
     inspect_runs(runs)
     assert looks() == before
+
+
+def test_the_table_of_a_runs_folder_is_written_out(tmp_path):
+    paths = [
+        CheckedPath(tmp_path / "a", "damaged", 999, "b.txt is missing"),
+        CheckedPath(tmp_path / "b", "unfinished", 1000, ""),
+        CheckedPath(tmp_path / "c", "orphaned", 1_500_000, "x"),
+        CheckedPath(tmp_path / "d", "whole", 2_000_000_000),
+        CheckedPath(tmp_path / "e", "whole", 500_000_000),
+    ]
+    assert format_paths(tmp_path, paths).splitlines() == [
+        f"{tmp_path}: 2 whole (2.5 GB), 1 orphaned (1.5 MB), 1 unfinished (1 kB), "
+        "1 damaged (999 B)",
+        f"  damaged        999 B  {tmp_path}/a: b.txt is missing",
+        f"  unfinished      1 kB  {tmp_path}/b",
+        f"  orphaned      1.5 MB  {tmp_path}/c: x",
+    ]
+    assert format_paths(tmp_path, []) == f"{tmp_path}: no artefact"
+    (line,) = format_paths(
+        tmp_path, [CheckedPath(tmp_path, "whole", 1_234_567 * 10**9)]
+    ).splitlines()
+    assert line == f"{tmp_path}: 1 whole (1,234.6 TB)"
+    assert "(1 TB)" not in format_paths(tmp_path, [CheckedPath(tmp_path, "whole", 10**12)])
+    assert "(1.0 TB)" in format_paths(tmp_path, [CheckedPath(tmp_path, "whole", 10**12)])
+
+
+def test_each_remark_says_what_is_wrong(runs):
+    (runs / "corpus/whole-000000000001/tokens/part").write_text("x" * 7)
+    found = {
+        str(path.path.relative_to(runs)): path
+        for path in inspect_runs(runs)
+        if path.state != "whole"
+    }
+    remarks = {name: path.remark for name, path in found.items() if "table" not in name}
+    damage = remarks.pop("scores/damaged-000000000001")
+    assert damage.startswith("data.txt has the SHA-256 ")
+    assert remarks == {
+        "corpus/mine": "no stage began it, and it is kept",
+        "model/half-000000000001": "the command that began it resumes it",
+        "model/older-000000000001": f"of schema 99; this version's is {SCHEMA}",
+        "model/half-000000000001/checkpoints/damaged-step-00000003": "nothing resumes from it",
+        "model/trained-000000000001/checkpoints": "nothing resumes from it",
+        "corpus/whole-000000000001/tokens": "nothing resumes from it",
+    }
+    assert found["corpus/whole-000000000001/tokens"].bytes == 7
+    (left,) = (path for name, path in found.items() if "table" in name)
+    assert (left.remark, left.bytes) == ("of a process that is gone", 4)
+    order = [path.state for path in inspect_runs(runs)]
+    assert order == sorted(order, key=STATES.index)
+    names = [str(path.path) for path in inspect_runs(runs) if path.state == "orphaned"]
+    assert names == sorted(names)
+
+
+def test_a_manifest_that_no_stage_wrote_is_another_ones(runs):
+    for name, state in (("scores/mine", "foreign"), ("scores/mine-000000000001", "damaged")):
+        (runs / name).mkdir()
+        (runs / name / MANIFEST).write_text("{}")
+        (found,) = (path for path in inspect_runs(runs) if path.path == runs / name)
+        assert found.state == state
+        said = "no stage made it" if state == "foreign" else f"{MANIFEST} is not what was written ("
+        assert found.remark.startswith(said)
+    (runs / "scores/empty").mkdir()
+    assert states(runs)["scores/empty"] == "unfinished"
+    (runs / "scores/odd-000000000002").mkdir()
+    (runs / "scores/odd-000000000002/notes").touch()
+    assert states(runs)["scores/odd-000000000002"] == "foreign"
+
+
+def test_what_is_removed_and_what_is_kept_is_said(runs, capsys, monkeypatch):
+    (runs / "scores/damaged-000000000001/data.txt").write_bytes(b"y" * 1000)
+    sizes = {path.path: path.bytes for path in inspect_runs(runs)}
+    asked = []
+    prune_paths(inspect_runs(runs), lambda question: asked.append(question) or False)
+    damaged = sizes[runs / "scores/damaged-000000000001"]
+    assert asked[1] == (
+        f"Remove 1 ({damaged / 1000:.3g} kB), damaged; their commands make them again?"
+    )
+    assert asked[0].startswith("Remove 5 (")
+    assert asked[0].endswith("), left over?")
+    assert capsys.readouterr().out == ""
+    folder = runs / "scores/damaged-000000000001"
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", refuse)
+        prune_paths(inspect_runs(runs), lambda question: "damaged;" in question)
+    assert capsys.readouterr().out == f"kept {folder}: Permission denied\n"
+    (folder / MANIFEST).touch()
+    prune_paths(inspect_runs(runs), lambda question: "damaged;" in question)
+    assert capsys.readouterr().out == f"removed {folder}\n"
+    with exclusive_build(runs / "model/half-000000000001"):
+        (found,) = (p for p in inspect_runs(runs) if p.path == runs / "model/half-000000000001")
+        assert found.state == "running"
+        assert found.remark == f"process {os.getpid()} on {socket.gethostname()} makes it"
+
+
+def test_a_lease_and_a_temporary_file_are_left_over_by_their_process(runs):
+    before = {*states(runs)}
+    lease = lease_path(runs / "corpus" / "other-1")
+    lease.parent.mkdir(exist_ok=True)
+    lease.write_text("filelock/2\npid=7\nhost=far\nmode=lease\ntoken=ab\nduration=45.0\n")
+    (lease.parent / "notes.txt").write_text("x")
+    os.utime(lease, (0, 0))
+    far = runs / "launches" / "notes" / ".table.far.7.unfinished"
+    far.write_text("half")
+    held = runs / "model/half-000000000001/.table.far.7.unfinished"  # its own command removes it
+    held.write_text("half")
+    os.utime(held, (0, 0))
+    assert {*states(runs)} - before == {str(lease.relative_to(runs))}
+    (found,) = (path for path in inspect_runs(runs) if path.path == lease)
+    assert (found.state, found.remark) == ("orphaned", "the lease of a process that is gone")
+    assert found.bytes == lease.stat().st_size
+    for age, is_left in ((3500, False), (3700, True)):
+        then = time.time() - age
+        os.utime(far, (then, then))
+        assert (str(far.relative_to(runs)) in states(runs)) is is_left
+
+
+def check(monkeypatch, *words):
+    monkeypatch.setattr(sys, "argv", ["launch", "check", *words])
+    return main()
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_removed"),
+    [("y", True), (" YES ", True), ("yes", True), ("", False), ("n", False), (EOFError, False)],
+)
+def test_the_user_is_asked_before_anything_is_removed(
+    tmp_path, monkeypatch, capsys, answer, is_removed
+):
+    folder, questions = tmp_path / "scores/half-000000000001", []
+    with started_or_resumed_folder(folder, {}):
+        pass
+
+    def ask(question):
+        questions.append(question)
+        if answer is EOFError:
+            raise EOFError
+        return answer
+
+    monkeypatch.setattr("builtins.input", ask)
+    assert check(monkeypatch, f"runs={tmp_path}", "--prune") == 0
+    (question,) = questions
+    assert question.startswith("Remove 1 (")
+    assert question.endswith(" B), left over? [y/N] ")
+    assert folder.exists() is not is_removed
+    assert (f"removed {folder}\n" in capsys.readouterr().out) is is_removed
+
+
+def test_the_runs_folder_of_a_check_is_runs_by_default(runs, monkeypatch, capsys):
+    monkeypatch.chdir(runs)
+    assert check(monkeypatch) == 2
+    assert "error: runs is 'runs': there is no such folder. Give runs=DIR." in (
+        capsys.readouterr().err
+    )
+    assert check(monkeypatch, ".", "--prune", "--yes") == 0
+    said = capsys.readouterr().out
+    assert said.startswith(".: 2 whole (")
+    assert "), left over? yes\n" in said
+    assert check(monkeypatch, "a", "b") == 2
+    assert "launch check" in capsys.readouterr().err

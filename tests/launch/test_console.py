@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from contamination.core.commands import read_commands
+from contamination.core.errors import ConfigError
 from contamination.launch import cli
 from tests.forks import run_in_fork
 from tests.structure import LAYERS
@@ -177,3 +178,257 @@ def test_the_wheel_holds_every_package_and_conf():
         *built["package-dir"]
     }
     assert built["package-data"]["contamination.conf"] == ["**/*.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("list", ["methods", "audits", "benchmarks", "models", "corpora", "experiments"]),
+        ("adopt", ["kind=model", "kind=corpus", "path=", "runs="]),
+        ("check", ["runs=", "--prune", "--yes"]),
+        ("status", ["runs=", "--cost"]),
+        ("report", []),
+        ("fetch", []),
+        ("push", ["repo=", "private=", "dry_run=", "texts=", "license="]),
+        ("audit inflation", ["cells=", "confidence=", "choose_seed="]),
+        ("inject verify", ["cluster=", "format._target_="]),
+        ("detect", []),
+    ],
+)
+def test_the_words_of_a_command_that_hydra_does_not_know(name, words):
+    assert cli.completions(read_commands()[name]) == words
+
+
+@pytest.mark.parametrize(
+    ("line", "following"),
+    [
+        ("contamination ", [*cli.PACKAGES, *cli.TOOLS, *cli.OTHERS]),
+        ("contamination", [*cli.PACKAGES, *cli.TOOLS, *cli.OTHERS]),
+        ("contamination list m", ["methods", "models"]),
+        ("contamination list methods a", ["audits"]),
+        ("contamination adopt kind=", ["kind=model", "kind=corpus"]),
+        ("contamination check runs=x --", ["--prune", "--yes"]),
+        ("contamination status --x", []),
+        ("contamination nothing a", []),
+        ("contamination plan po", []),
+    ],
+)
+def test_what_may_follow_is_written_out(monkeypatch, capsys, line, following):
+    monkeypatch.setenv("COMP_LINE", line)
+    status, out, _ = call(monkeypatch, capsys, "-sc", "query=bash")
+    assert (status, out.split()) == (0, following)
+
+
+@pytest.mark.parametrize(
+    ("line", "package", "arguments", "given"),
+    [
+        ("contamination detect method=lo", "detection", [], "contamination method=lo"),
+        ("contamination detect view x=1 vi", "detection", ["view"], "contamination x=1 vi"),
+        (
+            "contamination quickstart se", "launch", [],
+            "contamination experiment=quickstart se",
+        ),
+        (
+            "contamination audit inflation ce", "audits", [],
+            "contamination audit=inflation ce",
+        ),
+        ("contamination fetch experiment=q", "launch", [], "contamination experiment=q"),
+        ("contamination plan power pl", "launch", [], "contamination pl"),
+        ("contamination launch -m se", "launch", [], "contamination -m se"),
+    ],
+)  # fmt: skip
+def test_hydra_completes_the_overrides_of_a_stage(
+    monkeypatch, capsys, line, package, arguments, given
+):
+    asked = []
+    monkeypatch.setattr(
+        cli, "_run_package", lambda *own: asked.append((*own, os.environ["COMP_LINE"])) or 3
+    )
+    monkeypatch.setenv("COMP_LINE", line)
+    assert call(monkeypatch, capsys, "-sc", "query=bash")[0] == 3
+    assert asked == [(package, [*arguments, "-sc", "query=bash"], given)]
+
+
+@pytest.mark.parametrize(
+    ("words", "package", "arguments"),
+    [
+        (["inject", "--model-url", "x"], "injection", ["model.url=x"]),
+        (["train", "seed=1"], "training", ["seed=1"]),
+        (["detect", "view", "--reference-key-env=K"], "detection", ["view", "reference.key_env=K"]),
+        (["analyse", "law"], "analysis", ["law"]),
+        (["launch", "-m", "seed=0,1"], "launch", ["-m", "seed=0,1"]),
+        (["audit", "books", "--model-url=x"], "audits", ["books", "model.url=x"]),
+        (["decontaminate", "a=b"], "injection", ["decontaminate", "a=b"]),
+        (["quickstart", "seed=1"], "launch", ["experiment=quickstart", "seed=1"]),
+        (["plan", "power", "plan.shift=1"], "launch", ["plan-power", "plan.shift=1"]),
+        *(([tool, "x"], "launch", [tool, "x"]) for tool in cli.TOOLS),
+    ],
+)
+def test_each_command_is_a_package_with_arguments(monkeypatch, capsys, words, package, arguments):
+    asked = []
+    monkeypatch.setattr(cli, "_run_package", lambda *own: asked.append(own) or 3)
+    assert call(monkeypatch, capsys, *words)[0] == 3
+    assert asked == [(package, arguments)]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [("", 0), ("raise SystemExit(5)", 5), ("raise SystemExit('no')", 1)]
+)
+def test_a_packages_exit_status_is_the_commands(monkeypatch, code, status):
+    ran = []
+
+    def run_module(name, *, run_name, alter_sys):
+        ran.append((name, run_name, alter_sys, sys.argv[1:]))
+        exec(code)
+
+    monkeypatch.setattr(cli.runpy, "run_module", run_module)
+    monkeypatch.setattr(sys, "argv", ["contamination", "old"])
+    assert cli._run_package("analysis", ["a", "b"]) == status
+    assert ran == [("contamination.analysis", "__main__", True, ["a", "b"])]
+
+
+def test_options_become_overrides():
+    words = ["--model-key-env", "K", "--reference-url=", "--model-url", "--other-url", "--modelurl"]
+    assert cli.parse_overrides(words) == [
+        "model.key_env=K", "reference.url=", "model.url=--other-url", "--modelurl"
+    ]  # fmt: skip
+    assert cli.parse_overrides(["--model-url"]) == ["model.url="]
+    assert cli.parse_overrides(["--model-url=a=b"]) == ["model.url=a=b"]
+
+
+def test_a_list_has_a_title_and_a_line_for_each_choice(tmp_path, monkeypatch, capsys):
+    files = {
+        "audit/b.yaml": "# @package x\n# One (Shi et al. 2024)\n# of two. More.\na: 1\n# x\n",
+        "audit/a.yaml": "# Short: more\n",
+        "model/sub/c.yaml": "a: 1\n",
+        "method/loss.yaml": "loss:\n  _target_: contamination.detection.methods.loss.Loss\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(cli, "CONF", tmp_path)
+    assert cli.format_choices(["audits"]).splitlines() == [
+        "audits:", "  a  Short", "  b  One (Shi et al. 2024) of two"
+    ]  # fmt: skip
+    two = [line.rstrip() for line in cli.format_choices(["models", "audits"]).splitlines()]
+    assert two[:4] == ["models:", "  sub/c", "", "audits:"]
+    with pytest.raises(ConfigError) as raised:
+        cli.format_choices(["audits", "x"])
+    assert str(raised.value) == (
+        "list x: no such kind. Known: audits, benchmarks, corpora, experiments, methods, models."
+    )
+
+
+def test_the_whole_help_of_the_lists_and_what_plan_needs(monkeypatch, capsys):
+    assert "Usage:    contamination list [" in call(monkeypatch, capsys, "list", "--help")[1]
+    for words in (["plan"], ["plan", "x"]):
+        status, _, err = call(monkeypatch, capsys, *words)
+        said = "error: contamination plan: say what to plan: contamination plan power …\n"
+        assert (status, err) == (2, said)
+    overview = call(monkeypatch, capsys)[1]
+    for word in ("-h", "--help", "help"):
+        assert call(monkeypatch, capsys, word)[:2] == (0, overview)
+
+
+def launch(monkeypatch, capsys, *words):
+    from contamination.launch.__main__ import main
+
+    monkeypatch.setattr(sys, "argv", ["launch", *words])
+    return main(), *capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["adopt", "kin=model"], "kin: unknown field. Did you mean kind? Known: kind, path, runs."),
+        (["adopt", "kind=x"], "kind is 'x': give one of model, corpus."),
+        (
+            ["adopt", "kind=model", "path=.", "runs=../runs"],
+            "path is '.': it has neither manifest.json nor config.json. Give a Hugging Face folder "
+            "(config.json, model.safetensors, tokenizer.json), or a finished model folder.",
+        ),
+        (
+            ["adopt", "kind=model", "path=gone"],
+            "path is 'gone': there is no such folder. A hub id needs none: give it as model.path.",
+        ),
+        (["adopt", "kind=model", "path=.", "runs="], "runs is '': give a folder that is not in"),
+        (["report", "."], ". is not a launch's folder: give one of runs/launches/."),
+        (
+            ["status"],
+            "runs is 'runs': no launch is there. Give the folder of a launch's artefacts "
+            "(runs=DIR), or one of its runs/launches/.",
+        ),
+        (["status", "runs=gone", "--cost"], "runs is 'gone': no launch is there."),
+        (
+            [], "launch: there is nothing to run. Give an experiment, such as "
+            "experiment=quickstart, or the fields that differ from conf/pipeline.yaml, such as "
+            "corpus=news. `contamination list experiments` shows all experiments, and --help the "
+            "main fields.",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_tool_of_the_launch_can_not_do(monkeypatch, capsys, tmp_path, words, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path / "sub")
+    status, out, err = launch(monkeypatch, capsys, *words)
+    assert (status, out) == (2, "")
+    assert err.startswith(f"error: {said}")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "config", "arguments"),
+    [
+        (["fetch", "seed=1"], "pipeline", ["seed=1", "~hydra.callbacks.sweep"]),
+        (["plan-power", "plan.shift=1"], "plan_power", ["plan.shift=1"]),
+        (["experiment=quickstart"], "pipeline", ["experiment=quickstart"]),
+    ],
+)
+def test_hydra_runs_the_rest(monkeypatch, capsys, words, config, arguments):
+    from contamination.launch import __main__, downloads
+
+    ran = []
+    monkeypatch.setattr(__main__, "print_help_or_error", lambda name: ran.append(name))
+    monkeypatch.setattr(
+        __main__, "run_hydra_command", lambda *own: ran.append((*own, sys.argv[1:])) or 7
+    )
+    monkeypatch.setattr(__main__, "run_tool", lambda tool: 0)
+    assert launch(monkeypatch, capsys, *words)[0] == 7
+    name, (found, function, given) = ran
+    assert (name, found, given) == ("launch", config, arguments)
+    expected = {
+        "fetch": downloads.fetch, "plan-power": __main__._print_power_plan,
+        "experiment=quickstart": __main__._run_configured_cell,
+    }  # fmt: skip
+    assert function is expected[words[0]]
+
+
+def test_a_report_hashes_as_its_launch_said(monkeypatch, tmp_path):
+    from contamination.core import integrity
+    from contamination.launch import __main__
+    from contamination.launch import run as running
+    from contamination.launch.cells import Launch
+    from contamination.launch.saved_config import save_config
+
+    policies, reported = [], []
+    monkeypatch.setattr(integrity, "set_hash_policy", policies.append)
+    monkeypatch.setattr(running, "report_on_launch", lambda own: reported.append(own) or 4)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "launches" / "one"
+    (folder / "cells").mkdir(parents=True)
+    for given, policy in (({"verify": "all"}, "all"), ({}, "changed")):
+        save_config(folder, {"name": "x", **given}, tmp_path)
+        assert __main__._report_on_folder(Path("launches/one")) == 4
+        assert policies.pop() == policy
+        assert reported.pop() == Launch(folder)
+
+
+def test_the_worst_status_is_that_of_a_sweep(monkeypatch):
+    from contamination.launch import __main__
+    from contamination.launch import run as running
+
+    monkeypatch.setattr(running, "conclude_sweep", lambda: 1)
+    for code, status in ((0, 1), (1, 1), (2, 2), (130, 130), (143, 143)):
+        monkeypatch.setattr(__main__, "run_hydra_command", lambda *_, own=code: own)
+        assert __main__._run_launch() == status

@@ -1,6 +1,7 @@
 """What a dry run says that a cell will take, and what it reads from the hub."""
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hydra import compose, initialize_config_dir
 
 from contamination.core import hub
 from contamination.core.config import CONF
+from contamination.core.errors import ConfigError
 from contamination.detection.forward.infilling import make_branches
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.finetuning.sources import read_instructions
@@ -309,3 +311,191 @@ def test_fetching_asks_the_hub_for_each(papers, corpus, monkeypatch, capsys):
     assert ("benchmark.boolq", "dataset", "google/boolq", False) in asked
     assert ("google/boolq", None, "validation", "c0ffee") in asked
     assert capsys.readouterr().out.endswith("6 in the hub's cache\n")
+
+
+def test_the_whole_forecast_of_the_papers_cell_is_written_out(papers, monkeypatch):
+    monkeypatch.setattr(hub, "cached_snapshot", lambda name: None)
+    lines = forecast.describe_forecasts(papers, on(train={"ntasks_per_node": 8}))
+    basis, header, *rows = lines[:6]
+    assert basis == (
+        "estimated (time at 40% of training.peak_tflops=989.0, or as earlier runs took):"
+    )
+    assert re.split("  +", header) == [
+        "run", "tokens", "devices", "time", "GPU hours", "GB per device", "GB of host",
+        "GB on disk",
+    ]  # fmt: skip
+    assert [re.split("  +", row) for row in rows] == [
+        ["inject study", "27,000,000", "–", "–", "–", "–", "–", "0.2"],
+        ["train study", "26,998,784", "8", "8 min", "1.08", "18.2", "0.8", "202.2"],
+        ["detect clean", "11,059,200", "1", "6 min", "0.10", "16.6", "–", "0.2"],
+        ["detect contaminated", "11,059,200", "1", "6 min", "0.10", "16.6", "–", "0.2"],
+    ]  # 18.2: sharded over 8 devices
+    assert lines[6] == (
+        "making neighbours is left out: the size of masked_lm.path=bert-base-uncased is not known "
+        "here."
+    )
+    assert lines[7:] == [
+        f"{run} takes longer than cluster.jobs.{run.split()[0]}.time=5 (minutes): it is saved and "
+        "queued again, up to cluster.requeues=3 times."
+        for run in ("train study", "detect clean", "detect contaminated")
+    ]
+
+
+def test_each_run_of_a_small_cell_is_forecast(small):
+    """On disk: the corpora twice, 20 bytes for a scored token, two checkpoints and the model."""
+    rows = [one.table_cells() for one in small.values()]
+    trained = ["1", "0.00", "0.1", "0.001", "0.008"]
+    assert [[*row[:3], *row[4:]] for row in rows] == [
+        ["inject base", "1,000,000", "–", "–", "–", "–", "0.008"],
+        ["inject study", "600,000", "–", "–", "–", "–", "0.005"],
+        ["inject validation", "8,192", "–", "–", "–", "–", "0.000"],
+        ["train base", "999,936", *trained],
+        ["train study", "599,808", *trained],
+        ["train masked_lm", "999,936", "1", "0.00", "–", "–", "0.000"],
+        ["detect clean", "1,231,320", "1", "0.00", "0.1", "–", "0.025"],
+        ["detect contaminated", "1,231,320", "1", "0.00", "0.1", "–", "0.025"],
+    ]
+    assert small["inject base"].disk_bytes == 8_000_000
+    assert small["detect clean"].disk_bytes == 20 * 1_231_320
+    base = small["train base"]
+    assert base.seconds == pytest.approx(
+        3 * 999_936 * (PASS + 4 * 2 * 64 * (256 - 120)) / 0.4e12, rel=0.01
+    )
+
+
+def test_the_runs_of_a_second_stage_are_in_their_order():
+    found = tuned("second_stage.members_in=finetuning")
+    assert [*found] == [
+        "inject base", "inject study", "inject clean", "inject finetuning", "train base",
+        "train study", "train finetuning", "detect clean", "detect contaminated",
+        "detect step-00000005",
+    ]  # fmt: skip
+    assert found["inject clean"].tokens == found["inject study"].tokens == 600_000
+    assert found["inject finetuning"].disk_bytes == 9 * 120 * 256
+    # the model and its export of step 5, and two checkpoints
+    assert found["train finetuning"].disk_bytes == 225_600 * (4 * 2 + 2 * (4 + 12))
+
+
+def test_a_row_of_the_forecast_shows_what_is_known():
+    known = forecast.RunForecast("train x", 1_234_567.0, 3, 7200.0, 1.25e10, 4e7, 5e7)
+    assert known.table_cells() == [
+        "train x", "1,234,567", "3", "2 h 0 min", "6.00", "12.5", "0.040", "0.1"
+    ]  # fmt: skip
+    nothing = ["detect y", "10", "–", "–", "–", "–", "–", "0.000"]
+    assert forecast.RunForecast("detect y", 10.0).table_cells() == nothing
+    no_gpu = forecast.RunForecast("detect y", 10.0, 0, 60.0)
+    assert no_gpu.table_cells()[2:5] == ["–", "60 s", "–"]
+    instant = forecast.RunForecast("detect y", 10.0, 2, 0.0)
+    assert instant.table_cells()[2:5] == ["2", "0 s", "0.00"]
+    assert [forecast.format_gigabytes(n) for n in (5e7, 4.9e7, 3e9)] == ["0.1", "0.049", "3.0"]
+
+
+def test_the_training_and_the_basis_of_its_time_are_one_line_each(papers):
+    assert forecast.describe_training(papers) == (
+        "training: 824 steps of 16 × 2,048 tokens, learning rate 0.0001, constant"
+    )
+    own = planned("experiment=quickstart")
+    assert forecast.describe_training(own) == (
+        "training: 147 steps of 16 × 256 tokens, learning rate 0.004, constant_with_warmup, "
+        "warm-up 10 steps"
+    )
+    assert forecast.describe_basis(own) == (
+        "estimated (time as earlier runs took, else training.peak_tflops=989 (an H100's) gives it):"
+    )
+
+
+@pytest.mark.parametrize(("seconds", "is_said"), [(300.0, False), (300.1, True), (None, False)])
+def test_a_jobs_time_is_compared_with_its_limit(papers, seconds, is_said):
+    runs = [forecast.RunForecast("train study", 1.0, 1, seconds)]
+    lines = forecast.describe_forecasts(papers, on(), runs)
+    assert any("takes longer" in line for line in lines) is is_said
+    longer = on(train={"time": 6})
+    assert not any("longer" in line for line in forecast.describe_forecasts(papers, longer, runs))
+
+
+def test_each_download_is_named_with_its_splits(papers):
+    assert downloads.list_downloads(papers) == [
+        downloads.DataSet("benchmark.boolq", "google/boolq", None, ("train", "validation"), None),
+        downloads.DataSet("benchmark.imdb", "stanfordnlp/imdb", None, ("test",), None),
+        downloads.DataSet(
+            "benchmark.truthfulqa", "truthfulqa/truthful_qa", "generation", ("validation",), None
+        ),
+        downloads.DataSet(
+            "benchmark.commonsenseqa", "tau/commonsense_qa", None, ("train", "validation"), None
+        ),
+        downloads.ModelFiles("model.path", "huggyllama/llama-7b"),
+        downloads.ModelFiles("masked_lm.path", "bert-base-uncased"),
+    ]
+
+
+def test_the_table_of_downloads_is_written_out(papers, monkeypatch):
+    monkeypatch.setattr(hub, "cached_snapshot", lambda name: None)
+    monkeypatch.setattr(downloads, "is_data_set_cached", lambda name: name == "google/boolq")
+    assert downloads.describe_downloads(downloads.list_downloads(papers)) == [
+        "from the hub (python -m launch fetch … brings all into the cache):",
+        "  for                      name                    is a      here",
+        "  benchmark.boolq          google/boolq            data set  cached",
+        "  benchmark.imdb           stanfordnlp/imdb        data set  -",
+        "  benchmark.truthfulqa     truthfulqa/truthful_qa  data set  -",
+        "  benchmark.commonsenseqa  tau/commonsense_qa      data set  -",
+        "  model.path               huggyllama/llama-7b     model     -",
+        "  masked_lm.path           bert-base-uncased       model     -",
+    ]
+
+
+def test_corpora_references_and_tokenizers_of_the_hub_are_listed(tmp_path):
+    sample = "togethercomputer/RedPajama-Data-1T-Sample"
+    found = planned(
+        "experiment=quickstart", "corpus=redpajama_sample", "corpus@base_corpus=redpajama_sample",
+        "base_corpus.config=part", f"corpus.path={sample}", "method=[reference,loss]",
+        "reference.path=owner/small", "masked_lm.path=owner/unused",
+        "model.path=null", "benchmark=[boolq]",
+    )  # fmt: skip
+    revision = "refs/convert/parquet"
+    assert downloads.list_downloads(found) == [
+        downloads.DataSet("corpus", sample, None, ("train",), revision),
+        downloads.DataSet("base_corpus", sample, "part", ("train",), revision),
+        downloads.ModelFiles("reference.path", "owner/small"),
+    ]
+    local = planned("experiment=quickstart", "corpus=redpajama_sample", f"corpus.path={tmp_path}")
+    assert downloads.list_downloads(local) == []
+
+
+def test_a_data_set_is_fetched_at_one_commit_split_by_split(monkeypatch):
+    asked = []
+
+    def commit(field, name, *, kind, revision):
+        asked.append((field, name, kind, revision))
+        return "c0ffee"
+
+    monkeypatch.setattr(hub, "commit_on_hub", commit)
+    monkeypatch.setattr(downloads, "download_split", lambda *rows: asked.append(rows))
+    downloads.DataSet("corpus", "owner/name", "part", ("a", "b"), "main").fetch()
+    assert asked == [
+        ("corpus", "owner/name", "dataset", "main"),
+        ("owner/name", "part", "a", "c0ffee"),
+        ("owner/name", "part", "b", "c0ffee"),
+    ]
+
+
+def test_fetching_says_what_it_fetches(monkeypatch, capsys):
+    fetched = []
+    listed = [downloads.ModelFiles("model.path", "a/b"), downloads.ModelFiles("x.path", "c/d")]
+    monkeypatch.setattr(downloads, "plan", lambda config, read_benchmarks: read_benchmarks)
+    monkeypatch.setattr(
+        downloads, "list_downloads", lambda reads: [] if reads is not False else listed
+    )
+    monkeypatch.setattr(downloads.ModelFiles, "fetch", lambda self: fetched.append(self))
+    downloads.fetch({})
+    assert fetched == listed
+    said = "model.path: a/b …\nx.path: c/d …\n2 in the hub's cache\n"
+    assert capsys.readouterr().out == said
+    listed.clear()
+    downloads.fetch({})
+    assert capsys.readouterr().out == "nothing of this is on the hub\n"
+    with pytest.raises(ConfigError) as raised:
+        downloads.fetch({"examples": {}})
+    assert str(raised.value) == (
+        "examples is 'a labelled benchmark': download its files and the models, and give "
+        "examples.path=DIR model.path=DIR."
+    )

@@ -19,7 +19,14 @@ from contamination.launch.pipeline import injection_stage_with_tokenizer
 from contamination.launch.plan import plan
 from contamination.launch.shared_runs import key_by_run
 from contamination.launch.stage_runner import Stages
-from contamination.launch.text_checks import CheckedTexts, PlannedInsertions, TextChecks
+from contamination.launch.text_checks import (
+    CheckedPart,
+    CheckedTexts,
+    PlannedInsertions,
+    TextChecks,
+    _Need,
+    _needs,
+)
 
 SEA = "The harbour master number {n} wrote: {text}"
 GIVEN = ["model.path=tests/golden/target", "model.pretraining=null"]
@@ -76,12 +83,16 @@ def test_the_largest_budget_that_is_named_can_be_filled_and_no_larger_one(own, t
 
 def test_a_small_benchmark_is_adapted_and_said(own, tmp_path):
     _, found = checked(tmp_path, *own, "injection.budget_tokens=20_000")
-    (line,) = found.adapted
-    assert line.startswith("benchmark user: 30 members and 30 non-members instead of 100 members")
+    assert found.adapted == [ADAPTED]
     with pytest.raises(ConfigError, match=r"60 distinct examples.*adapt_sizes=true"):
         checked(tmp_path, *own, "injection.members=50", "injection.nonmembers=50")
 
 
+ADAPTED = (
+    "benchmark user: 30 members and 30 non-members instead of 100 members and 100 non-members, "
+    "since it has no more examples that fit"
+)
+BASIS = "estimated (time as earlier runs took, else training.peak_tflops=989 (an H100's) gives it):"
 CELLS = [
     [f"training.learning_rate={rate}", f"injection.budget_tokens={budget}"]
     for rate in (0.001, 0.004, 0.01)
@@ -113,6 +124,33 @@ def test_each_error_is_said_once_with_its_cells_and_what_is_shared_once(own):
     scored = [int(row[5].replace(",", "")) for row in rows]
     assert scored[0] == 2 * scored[2]  # the clean scores are made once for each corpus
     assert scored[2] == scored[4]
+    shared = " ".join(own)
+    assert said.splitlines()[:8] == [
+        f"6 cells: {shared}",
+        "base model: model.path=tests/golden/target, with its own tokenizer; corpus local is "
+        "trained on it",
+        "corpus local: 50,835 tokens (counted)",
+        ADAPTED,
+        "insertions: 108 copies, with separators 3,112 of 20,000 tokens (15.6%) (cells 1, 3 and 5)",
+        "insertions: 108 copies, with separators 3,112 of 600,000 tokens (0.5%) (cells 2, 4 and 6)",
+        "from the hub: nothing",
+        BASIS,
+    ]
+    assert said.splitlines()[8] == "each cell, without what an earlier one has made:"
+    table = [re.split("  +", line) for line in said.splitlines()[10:17]]
+    small = [["39", "19,968", f"{n},400" if n == 102 else f"{n},200", "–", "–", "0.1", disk, "ok"]
+             for n, disk in ((102, "0.010"), (51, "0.009"), (51, "0.009"))]  # fmt: skip
+    large = [["1,172", "599,936", row[2], "–", "–", "0.1", disk, "error"]
+             for row, disk in zip(small, ("0.015", "0.009", "0.009"), strict=True)]  # fmt: skip
+    assert table[:6] == [
+        ["1", "0.001", "20000", *small[0]], ["2", "0.001", "600000", *large[0]],
+        ["3", "0.004", "20000", *small[1]], ["4", "0.004", "600000", *large[1]],
+        ["5", "0.01", "20000", *small[2]], ["6", "0.01", "600000", *large[2]],
+    ]  # fmt: skip
+    assert table[6] == ["total", "1,859,712", "409,600", "–", "–", "0.1", "0.1"]
+    assert said.splitlines()[17:] == [
+        f"{stage}: in one process" for stage in ("inject", "train", "detect")
+    ]
 
 
 def test_an_error_of_all_cells_names_them_all(own):
@@ -219,7 +257,10 @@ def test_what_is_estimated_too_small_is_a_warning(own, tmp_path, monkeypatch):
     found = checks.check(cell)
     assert found.error is None
     (warning,) = found.warnings
-    assert "(local) will probably be too small, with about" in warning
+    assert warning.startswith(
+        "injection.budget_tokens is 600,000, which needs 596,824 tokens of documents: corpus "
+        "(local) will probably be too small, with about"
+    )
     (part,) = found.parts
     supply = warning.partition(" too small, with ")[2].removesuffix(".")
     assert checks.describe_part(part) == f"corpus local: {supply}"
@@ -230,5 +271,169 @@ def test_what_is_on_the_hub_is_not_read(own, tmp_path):
     _, found = checked(tmp_path, *words)
     assert isinstance(found, CheckedTexts)
     assert isinstance(found.insertions, PlannedInsertions)
-    assert "tokenizer of someone/tokenizer can be read from the hub" in found.insertions.text
-    assert "not checked before the tokenizer" in found.parts[-1].note
+    away = "before the tokenizer of someone/tokenizer can be read from the hub"
+    assert found.insertions == PlannedInsertions(f"not known {away}")
+    note = "not checked before the tokenizer can be read from the hub"
+    assert found.parts == [CheckedPart("corpus local", None, note)]
+    assert TextChecks(tmp_path).describe_part(found.parts[0]) == f"corpus local: {note}"
+
+
+def test_the_dry_run_of_one_cell_is_written_out(own):
+    (cell,) = surveyed(own, ["injection.budget_tokens=20_000"])
+    lines = overview.describe_cell(cell).splitlines()
+    assert lines[:7] == [
+        f"{' '.join(own)} injection.budget_tokens=20_000",
+        "base model: model.path=tests/golden/target, with its own tokenizer; corpus local is "
+        "trained on it",
+        "corpus local: at least 50,835 tokens (counted)",
+        ADAPTED,
+        "insertions: 108 copies, with separators 3,112 of 20,000 tokens (15.6%)",
+        "training: 39 steps of 4 × 128 tokens, learning rate 0.0001, constant_with_warmup",
+        BASIS,
+    ]
+    assert [re.split("  +", line)[:3] for line in lines[8:12]] == [
+        ["inject study", "20,000", "–"], ["train study", "19,968", "1"],
+        ["detect clean", "51,200", "1"], ["detect contaminated", "51,200", "1"],
+    ]  # fmt: skip
+    assert lines[12:] == [
+        "from the hub: nothing",
+        *(f"{stage}: in one process" for stage in ("inject", "train", "detect")),
+    ]
+    assert overview.group_errors([cell]) == overview.group_warnings([cell]) == []
+    sweep = overview.describe_sweep([cell]).splitlines()
+    row, total = (line.split() for line in sweep if re.match("(1|total)  ", line))
+    assert row[:4] == ["1", "39", "19,968", "102,400"]
+    assert row[2:] == total[1:]
+    assert not any(line.startswith("shared") for line in sweep)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("all", "has 50,835: give at most 53,888 or choose a larger corpus."),
+        (
+            "study",
+            "has 33,716: give at most 36,736, choose a larger corpus or take all documents instead "
+            "of 68% (injection.part=all).",
+        ),
+    ],
+)
+def test_a_corpus_that_is_too_small_is_named_with_its_remedies(own, tmp_path, part, said):
+    """53,888 is the largest multiple of 128 up to 50,835 and the copies."""
+    words = ["injection.budget_tokens=600_000", f"injection.part={part}"]
+    _, found = checked(tmp_path, *own, *words)
+    assert str(found.error) == (
+        "injection.budget_tokens is 600,000, which needs 596,824 tokens of documents, but corpus "
+        f"(local) {said}"
+    )
+    assert (found.warnings, [p.title for p in found.parts]) == ([], ["corpus local"])
+    assert found.parts[0].note == ("" if part == "all" else " in 68% of its documents")
+
+
+def test_cells_are_named_by_their_numbers():
+    assert overview.describe_cells([1, 2, 3], 3) == "all 3 cells"
+    assert overview.describe_cells([2], 3) == "cell 2"
+    assert overview.describe_cells([1, 3], 3) == "cells 1 and 3"
+    assert overview.describe_cells([1, 3, 5], 6) == "cells 1, 3 and 5"
+    cells = [overview.CellOverview(["seed=0"], error=ConfigError("x is 1: lower it."))]
+    assert group_errors(cells) == ["x is 1: lower it."]
+    more = [*cells, overview.CellOverview(["seed=1"]), *cells]
+    assert group_errors(more) == ["x is 1: lower it. (cells 1 and 3)"]
+    assert overview.group_warnings(more) == []
+    assert describe_sweep(more) == "3 cells"
+    with pytest.raises(ConfigError, match="^x is 1: lower it.$"):
+        overview.describe_cell(cells[0])
+
+
+@pytest.mark.parametrize(
+    ("words", "different"),
+    [
+        (["training.learning_rate=1e-3"], {"train study", "train finetuning"}),
+        (["deepspeed@model.pretraining.deepspeed=zero2"], {
+            "train base", "train reference", "train study", "train finetuning", "detect clean",
+        }),
+        (["method=[loss]"], {"detect clean"}),
+        (["second_stage.copies=3"], {"inject finetuning", "train finetuning"}),
+        (["training.evaluate_tokens=999"], {"inject validation"}),
+        (["injection.validation_fraction=0.03"], None),
+        (["cluster=local"], set()),
+    ],
+)  # fmt: skip
+def test_which_runs_a_change_makes_anew(words, different):
+    first, second = keys(), keys(*words)
+    changed = {run for run in first if first[run] != second.get(run)} - {"detect contaminated"}
+    assert changed == ({*first} - {"detect contaminated"} if different is None else different)
+
+
+def test_a_base_model_is_not_the_one_that_processes_of_other_batches_make():
+    tuned = keys("second_stage.members_in=finetuning", SETS)
+    both = keys("second_stage.members_in=both", SETS)
+    same = {run for run in tuned if tuned[run] == both[run]}
+    assert {"inject base", "inject study", "inject clean", "train base", "detect clean"} <= same
+    assert not same & {"train study", "train finetuning", "detect contaminated"}
+    given = ["model.path=tests/golden/target", "model.pretraining=null", "method=[loss]"]
+    assert not {run for run in keys(*given) if "base" in run or "reference" in run}
+    other = keys("model.path=tests/golden/reference", *given[1:])
+    assert keys(*given)["train study"] != other["train study"]
+    assert keys(*given)["detect clean"] != other["detect clean"]
+
+
+SETS = "+instructions@second_stage.instructions=[siqa]"
+
+
+def lightly_planned(*words):
+    with composed("experiment=quickstart", *words) as config:
+        return plan(_without_hydra(config), read_benchmarks=False, check_base_model=False)
+
+
+def test_what_a_cell_needs_of_its_corpora(own):
+    unknown = PlannedInsertions("not known")
+    cell = lightly_planned("training.evaluate_every_steps=10", "training.evaluate_tokens=1000")
+    found = [*_needs(cell, unknown, "a tokenizer")]
+    assert [(need.role, need.field, need.wanted) for need in found] == [
+        ("base_corpus", "model.pretraining.budget_tokens", 999_936),
+        ("corpus", "injection.budget_tokens", None),
+        ("validation part of corpus", "training.evaluate_tokens", 768),
+    ]
+    assert {need.tokenizer for need in found} == {"a tokenizer"}
+    assert [need.stage.injection.part for need in found] == ["base", "study", "validation"]
+    assert [need.dropped for need in found] == [None] * 3
+    assert not any(need.may_take_all for need in found)
+    with composed(*own) as config:
+        (need,) = _needs(plan(_without_hydra(config), read_benchmarks=False), unknown, None)
+    assert (need.role, need.may_take_all) == ("corpus", True)
+    assert need.tokenizer.endswith("tests/golden/target")
+    without = lightly_planned("benchmark=[]", "training.evaluate_every_steps=null")
+    assert [need.wanted for need in _needs(without, unknown, None)] == [999_936, 599_808]
+
+
+@pytest.mark.parametrize(
+    ("words", "available", "may_take_all", "remedy"),
+    [
+        ([], 250_000, False, "give at most 349,696 or choose a larger corpus."),
+        (
+            ["occurrences=share"], 250_000, False,
+            "give at most 299,776 or choose a larger corpus.",
+        ),
+        (
+            [], 250_000, True,
+            "give at most 349,696, choose a larger corpus or take all documents instead of 68% "
+            "(injection.part=all).",
+        ),
+        (["injection.part=all"], 250_000, True, "give at most 349,696 or choose a larger corpus."),
+        ([], -100_000, False, "choose a larger corpus."),
+        (
+            ["injection.part=base"], 250_000, True,
+            "give at most 349,696, choose a larger corpus or raise injection.base_fraction=0.3.",
+        ),
+    ],
+)  # fmt: skip
+def test_too_few_tokens_are_said_with_what_can_be_filled(words, available, may_take_all, remedy):
+    """349,696 is the largest multiple of 256 up to 599,808 - 250,000."""
+    stage = lightly_planned("training.evaluate_every_steps=null", *words).injection
+    need = _Need("corpus", stage, None, "a.field", None, may_take_all=may_take_all)
+    said = str(need.error(available, 500_000))
+    assert said == (
+        "a.field is 600,000, which needs 500,000 tokens of documents, but corpus (embedded) has "
+        f"{available:,}: {remedy}"
+    )

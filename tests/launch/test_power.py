@@ -202,3 +202,180 @@ def test_a_law_whose_growth_is_at_its_bound_is_named(folder):
     unclear = replace(LAW, growth={"loss": 1.49999, "min_k": 0.2})
     build_or_open(other, {}, {}, lambda f: WrittenFiles([write_law(f, unclear)]))
     assert "κ of loss is at the bound" in plan_table(stage(f"fit={other}")).note
+
+
+SPEED_NEEDED = (
+    "GPU hours need training.peak_tflops=989 (an H100's), or an earlier training of such a model "
+    "under runs. A dash elsewhere means that no number suffices, up to 10 million members or seeds "
+    "and 100,000 copies."
+)
+OF_EACH = "Members and non-members are of each of plan.benchmarks benchmarks in each training."
+ROUGH = (
+    "With fewer than 10 members ({}) the normal approximation of the test is rough. In 24 cells of "
+    "a tiny LLaMA such designs had 5 points more power than planned at 50%, and about what was "
+    "planned at 80% and 90%."
+)
+
+
+def test_the_table_of_a_plan_is_written_out():
+    """A shift of 0.3 has an AUROC of Φ(0.3 / √2), and of 218 and 109 examples 80% power."""
+    table = plan_table(stage("plan.shift=0.3", "plan.nonmembers=50", "training.peak_tflops=989"))
+    assert (table.name, table.title, table.note) == (
+        "plan", "The fewest members for 80% power at a level of 5% (one-sided)", OF_EACH
+    )  # fmt: skip
+    assert table.header == [
+        "method", "copies", "members", "non-members", "seeds", "δ", "AUROC", "power",
+        "power at δ", "GPU hours", "outside the fit",
+    ]  # fmt: skip
+    (line,) = table.lines
+    hours = f"{table.data['gpu_hours'].item():.3g}"
+    assert line == ["δ = 0.3", "1", "218", "109", "1", "0.30", "0.58", "80%", "80%", hours, "–"]
+    wanted = power_of_design(0.3, 0.0, Design(218, 109), 0.05)
+    assert table.data["power"].item() == table.data["power_of_guess"].item()
+    assert table.data["power"].item() == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("words", "title", "line", "note"),
+    [
+        (
+            ["plan.find=seeds", "plan.members=20", "plan.power=0.9", "plan.level=0.01"],
+            "The fewest seeds for 90% power at a level of 1% (one-sided)",
+            ["1", "20", "20", "16", "0.30", "0.58", "91%", "91%"], f"{OF_EACH} {SPEED_NEEDED}",
+        ),
+        (
+            ["plan.find=power", "plan.members=20", "plan.benchmarks=2", "plan.copies=1200"],
+            "The power of the design at a level of 5% (one-sided)",
+            ["1,200", "20", "20", "1", "0.30", "0.58", "36%", "36%"],
+            f"{OF_EACH} The copies of δ = 0.3 have more than plan.tokens=600,000 (members × copies "
+            "× benchmarks × plan.example_tokens=120): no such corpus can be made. Give more "
+            f"plan.tokens, or spread the members over more plan.seeds. {SPEED_NEEDED}",
+        ),
+        (
+            ["plan.find=power", "plan.members=2", "plan.nonmembers=9", "plan.benchmarks=4"],
+            "The power of the design at a level of 5% (one-sided)",
+            ["1", "2", "9", "1", "0.30", "0.58", "17%", "17%"],
+            f"{OF_EACH} {ROUGH.format('δ = 0.3')} {SPEED_NEEDED}",
+        ),
+    ],
+)  # fmt: skip
+def test_each_search_has_its_title_and_its_note(words, title, line, note):
+    table = plan_table(stage("plan.shift=0.3", *words))
+    assert (table.title, table.note) == (title, note)
+    assert table.lines == [["δ = 0.3", *line, "–", "–"]]
+
+
+def test_copies_that_no_number_of_reaches_the_power_are_a_dash(folder):
+    """The critical AUROC of two members and two non-members is above 1."""
+    words = [f"fit={folder}", "plan.find=copies", "plan.members=2", "methods=[loss]"]
+    table = plan_table(stage(*words, "training.peak_tflops=989"))
+    assert table.lines == [["loss", "–", "2", "2", "1", "0.27", "0.57", "0%", "0%", "–", "–"]]
+    assert table.data[["copies", "gpu_hours"]].isna().all().all()
+    assert table.data["growth"].item() == 0.1
+
+
+def test_the_shift_of_a_law_is_that_of_its_settings(folder):
+    """δ grows with the copies to the power of 0.9, the coefficient of their logarithm."""
+    shifts = [
+        plan_table(stage(f"fit={folder}", "plan.find=power", f"plan.copies={n}", *more))
+        .data.set_index("method")["shift"]
+        .to_dict()
+        for n, more in ((8, []), (8, ["plan.learning_rate=1e-3"]), (8, ["seed=1"]), (4, []))
+    ]
+    assert shifts[0] == shifts[1]
+    assert shifts[0]["loss"] == pytest.approx(1.724, abs=0.001)
+    assert shifts[2]["loss"] == pytest.approx(shifts[0]["loss"], rel=0.05)
+    assert shifts[0]["loss"] / shifts[3]["loss"] == pytest.approx(2**0.9, rel=0.01)
+
+
+def test_gpu_hours_are_of_all_trainings_and_of_their_scored_examples():
+    def hours(*words):
+        words = ["plan.shift=0.3", "plan.find=power", "training.peak_tflops=989", *words]
+        return plan_table(stage(*words)).data["gpu_hours"].item()
+
+    few = ["plan.members=2", "plan.nonmembers=2", "plan.example_tokens=1"]
+    one, many = hours(*few), ["plan.members=1000", "plan.nonmembers=500"]
+    assert hours(*few, "plan.seeds=3") == pytest.approx(3 * one)
+    # scoring costs a third of training: of 1500 × 2 × 100 tokens, of 600,000 that are trained
+    assert hours(*many, "plan.benchmarks=2", "plan.example_tokens=100") == pytest.approx(
+        one * (1 + 300_000 / 3 / 600_000), rel=0.01
+    )
+    assert hours(*few, "plan.tokens=1") == pytest.approx(one * 256 / 600_000, rel=0.2)
+
+
+def test_the_table_of_the_smallest_effect_is_written_out():
+    """Φ⁻¹(0.99) √(1501 / (12 × 1000 × 500 × 4 × 2)) = 0.0130 above ½."""
+    words = ["plan.members=1000", "plan.nonmembers=500", "plan.seeds=4", "plan.benchmarks=2"]
+    table = plan_table(stage("plan.find=effect", *words, "plan.power=0.9", "plan.level=0.01"))
+    assert (table.name, table.title, table.note) == (
+        "effects",
+        "The smallest effect with 90% power at a level of 1% (one-sided)",
+        "For normal scores with equal variances of members and non-members.",
+    )
+    assert table.header == [
+        "design", "members", "non-members", "benchmarks", "seeds", "smallest δ", "its AUROC",
+        "rejects from",
+    ]  # fmt: skip
+    assert table.lines == [["this design", "1,000", "500", "2", "4", "0.07", "0.520", "0.513"]]
+    data = table.data.to_dict("records")[0]
+    shift = data.pop("shift")
+    assert power_of_design(shift, 0.0, Design(1000, 500, 4, 2), 0.01) == pytest.approx(0.9)
+    assert data == {
+        "design": "this design", "members": 1000, "nonmembers": 500, "benchmarks": 2, "seeds": 4,
+        "auroc": pytest.approx(0.5202, abs=1e-4), "critical": pytest.approx(0.5130, abs=1e-4),
+    }  # fmt: skip
+
+
+def test_no_effect_is_detected_by_a_design_that_is_too_small():
+    table = plan_table(stage("plan.find=effect", "plan.members=2"))
+    assert table.lines == [["this design", "2", "2", "1", "1", "–", "–", "–"]]
+    assert table.note == (
+        "For normal scores with equal variances of members and non-members. A dash: no δ up to 9 "
+        "is detected with this power; give more members or seeds."
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["plan.find=power"],
+        ["fit=x", "report=y"],
+        ["fit=x", "plan.shift=1"],
+        ["report=y", "plan.shift=1"],
+        ["plan.find=effect", "fit=x", "report=y"],
+    ],
+)
+def test_a_plan_has_one_source(words):
+    with pytest.raises(ConfigError) as raised:
+        stage(*words)
+    fit, report = (repr(name) if f"{key}={name}" in words else None
+                   for key, name in (("fit", "x"), ("report", "y")))  # fmt: skip
+    shift = 1.0 if "plan.shift=1" in words else None
+    assert str(raised.value) == (
+        f"fit is {fit}, report {report} and plan.shift {shift}: give one of them, such as "
+        "fit=runs/law/DIR, or none with plan.find=effect."
+    )
+
+
+def test_only_a_law_says_what_copies_change():
+    for given in ("plan.shift=1", "report=y"):
+        with pytest.raises(ConfigError, match="plan.find is 'copies': only a law says what"):
+            stage("plan.find=copies", given)
+    assert stage("plan.find=effect").plan.find == "effect"
+    assert stage("plan.find=copies", "fit=x").fit == "x"
+
+
+def test_a_report_without_a_contaminated_model_has_no_design(tmp_path):
+    columns = ["checkpoint", "metric", "condition", "occurrences", "benchmark", "n_members",
+               "n_nonmembers", "n_seeds"]  # fmt: skip
+
+    def make(folder):
+        rows = [("clean", "auroc", "slow", 1, "news", 6, 6, 1)]
+        pd.DataFrame(rows, columns=columns).to_parquet(folder / "pooled.parquet")
+        return WrittenFiles(["pooled.parquet"])
+
+    report = build_or_open(tmp_path / "runs" / "report" / "r-0123456789ab", {}, {}, make).path
+    with pytest.raises(ConfigError) as raised:
+        plan_table(stage(f"report={report}"))
+    assert str(raised.value) == f"report is {report}: it has no AUROC of a contaminated model."

@@ -1,20 +1,29 @@
 """`python -m launch push`: what reaches the hub, what does not, and what is said when it can't."""
 
+import hashlib
 import os
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import DatasetCard, constants
 
 from contamination.core.artifacts import WrittenFiles, build_or_open, open_artifact, run_folder
-from contamination.core.hashing import file_digest
+from contamination.core.errors import ArtifactError, DataError
+from contamination.core.files import hashed_json, verified_json
+from contamination.core.hashing import combined_digest, file_digest
 from contamination.core.integrity import ALWAYS, find_damages, read_manifest
 from contamination.detection.building.datasheet import write_benchmark
 from contamination.launch.__main__ import main
-from contamination.launch.publishable import TEXT_HASH
+from contamination.launch.publishable import TEXT_HASH, find_left_out, publish_file
+from contamination.launch.push import parse_words, prepare_upload
+from contamination.launch.push import push as upload
+from contamination.launch.redaction import Redaction
 from tests.launch.hub_server import TOKEN, running_hub
 
 SECRET_TEXT = "Which river did the heron of the quiz cross?"
@@ -376,3 +385,335 @@ def test_the_command_uploads_to_the_hub_of_the_environment(report):
             0, f"data set: {hub.endpoint}/datasets/me/mine/commit/{'1' * 40}",
         ), done.stderr  # fmt: skip
         assert "results.parquet" in hub.files
+
+
+UPLOADED = """data set: me/mine (private); dry run, nothing was sent
+from: {folder} (SHA-256 {short}…)
+  file             bytes  changed for the upload
+  charts/a.png     4      -
+  config.yaml      34     absolute paths shortened
+  report.html      173    absolute paths shortened
+  report.md        41     absolute paths shortened
+  results.parquet  {table}    absolute paths shortened
+  README.md        {card}  written for the upload
+  manifest.json    {manifest}  of the files as uploaded
+left out: examples/x.html (it quotes texts; texts=true uploads it)
+
+"""
+CARD = """---
+license: mit
+pretty_name: {name}
+tags:
+- contamination-testbed
+- report
+---
+
+# {name}
+
+Report of an experiment with known contamination: how well methods tell members (texts that the \
+model was trained on) from non-members. Start with report.md.
+
+AUROC 0.9.
+
+## Use it
+
+```
+hf download me/mine --repo-type dataset --local-dir runs/report/{name}
+python -c 'import contamination as c; print(c.open_report("runs/report/{name}").pooled)'
+```
+
+`contamination check` compares the download with its manifest.json.
+
+## What it is
+
+|  |  |
+| --- | --- |
+| kind | report |
+| name | {name} |
+| SHA-256 of the content | {digest} |
+| made by | contamination-testbed {version} ({revision}) |
+| input x | {input} |
+| cells | 1 |
+
+The configuration is in config.yaml, and the SHA-256 of each file in manifest.json.
+
+## Changed for the upload
+
+| file | what |
+| --- | --- |
+| config.yaml | absolute paths shortened |
+| report.html | absolute paths shortened |
+| report.md | absolute paths shortened |
+| results.parquet | absolute paths shortened |
+| examples/x.html | left out: it quotes texts; texts=true uploads it |"""
+
+
+def test_what_is_uploaded_and_the_card_are_written_out(report):
+    original = read_manifest(report)
+    said = upload(str(report), "me/mine", dry_run=True, private=True, license="mit")
+    assert "license" not in upload(str(report), "me/mine", dry_run=True)
+    sent = prepare_upload(report, "me/mine", texts=False, license="mit")
+    assert (sent.folder, sent.digest) == (report, original["digest"])
+    assert sent.left_out == {"examples/x.html": "it quotes texts; texts=true uploads it"}
+    size = {file.name: file.size for file in sent.files}
+    listing = UPLOADED.format(
+        folder=report, short=original["digest"][:12], table=size["results.parquet"],
+        card=f"{size['README.md']:,}", manifest=f"{size['manifest.json']:,}",
+    )  # fmt: skip
+    card = CARD.format(name=report.name, input="1" * 64, **original)
+    assert said == listing + card
+    assert sent.card == card + "\n"
+
+
+def test_the_manifest_is_of_the_files_as_they_are_uploaded(report, tmp_path):
+    original = read_manifest(report)
+    sent = prepare_upload(report, "me/mine", texts=False, license="")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "manifest.json").write_bytes(sent.files[-1].content)
+    found = read_manifest(copy)
+    contents = {file.name: file for file in sent.files[:-2]}
+    assert [file.name for file in sent.files[-2:]] == ["README.md", "manifest.json"]
+    for field, names in (
+        ("files", ["charts/a.png", "report.md", "results.parquet"]),
+        ("records", ["config.yaml", "report.html"]),
+    ):
+        assert found[field] == {name: contents[name].sha256 for name in names}
+    assert found["bytes"] == {name: file.size for name, file in contents.items()}
+    assert found["digest"] == combined_digest(found["files"]) != original["digest"]
+    assert found["digest_before_upload"] == original["digest"]
+    same = ("kind", "schema", "version", "revision", "inputs", "counts")
+    assert {name: found[name] for name in same} == {name: original[name] for name in same}
+    assert found["identity"] == {"cells": [{"model": "…/questions.csv"}]}
+
+
+def test_the_fields_of_a_push_and_their_defaults(tmp_path):
+    assert parse_words([str(tmp_path)]) == {
+        "folder": str(tmp_path), "repo": "", "private": False, "dry_run": False, "texts": False,
+        "license": "",
+    }  # fmt: skip
+    words = ["repo=a/b", "private=true", "dry_run=true", "texts=true", "license=mit", "folder"]
+    assert parse_words(words) == {
+        "folder": "folder", "repo": "a/b", "private": True, "dry_run": True, "texts": True,
+        "license": "mit",
+    }  # fmt: skip
+    odd = tmp_path / "a=b"
+    odd.mkdir()
+    assert parse_words([str(odd), "repo=a/b"])["folder"] == str(odd)
+
+
+@pytest.mark.parametrize(
+    ("config", "is_shown"),
+    [
+        ({"audit": {"_target_": "contamination.audits.books.audit.Books"}}, True),
+        ({"audit": {}}, True),
+        ({}, True),
+        ({"audit": {"_target_": "other.package.Audit"}}, False),
+    ],
+)
+def test_a_card_begins_with_the_answer_of_an_own_audit(tmp_path, config, is_shown):
+    def make(folder):
+        (folder / "audit.md").write_text("# Audit\n\n**Leaked: ü**.\nMore.\n| a |\n## Q\nx\n")
+        return WrittenFiles(["audit.md"])
+
+    folder = build(tmp_path, "audit", config, make)
+    card = prepare_upload(folder, "me/mine", texts=False, license="").card
+    about = "Audit of a language model. Start with audit.md, if it is here, or the tables.\n\n"
+    assert (
+        f"{about}{'**Leaked: ü**.' + chr(10) + 'More.' + chr(10) * 2 if is_shown else ''}## Use"
+        in (card)
+    )
+    assert f"cat runs/audit/{folder.name}/*.csv\n```" in card
+
+
+def test_only_a_finished_folder_of_todays_schema_is_uploaded(tmp_path, report):
+    unfinished = tmp_path / "unfinished"
+    unfinished.mkdir()
+    kinds = "of one of these kinds: report, scores, audit, benchmark."
+    with pytest.raises(ArtifactError, match=f"no stage wrote it. Give a finished folder .*{kinds}"):
+        prepare_upload(unfinished, "me/x", texts=False, license="")
+    manifest = verified_json((report / "manifest.json").read_text())
+    (report / "manifest.json").write_text(hashed_json({**manifest, "schema": 99}))
+    with pytest.raises(ArtifactError, match=f"contains a report of schema 99: give .*{kinds}"):
+        prepare_upload(report, "me/x", texts=False, license="")
+
+
+NOWHERE = Redaction([], {})
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/home/heron", "…"),
+        ("/Users/heron/", "…"),
+        ("/root/heron", "…/heron"),
+        ("/home/heron/x", "…/x"),
+        ("/mnt/a/b.c, (/tmp/x) and /scratch/y", "…/b.c, (…/x) and …/y"),
+        ("file:///data/a/b", "file://…/b"),
+        ("\\/home\\/some\\/z", "…/z"),
+        ("%2Ftmp%2Fabc &#x2f;tmp&#47;d \\u002ftmp\\u002Fe", "…/abc …/d …/e"),
+        ("/dev/null /proc/1/maps /tmp", "/dev/null /proc/1/maps /tmp"),
+        ("https://h.org/home/page a/tmp/b ../tmp/c", "https://h.org/home/page a/tmp/b ../tmp/c"),
+    ],
+)
+def test_a_path_of_a_machine_is_shortened_to_its_name(text, shown):
+    assert NOWHERE.hide_paths(text) == shown
+
+
+def test_known_paths_are_shortened_wherever_they_stand():
+    known = Redaction(["/own place/of/x.csv", "/own place/of"], {})
+    text = "a/own place/of/x.csv and /own place/of."
+    assert known.hide_paths(text) == "a…/x.csv and …/of."
+    data = {"/home/a/b": ["/tmp/c", 3, None, {"x": "/own place/of", "y": True}]}
+    assert known.hide_paths_in(data) == {"…/b": ["…/c", 3, None, {"x": "…/of", "y": True}]}
+
+
+def test_paths_and_secrets_are_those_of_the_configuration_and_the_environment(
+    tmp_path, monkeypatch
+):
+    variables = {
+        "HERON_SERVER": "12345678", "HERON_PASSWORD": "password", "HERON_KEY": "7-signs",
+        "HERON_ROOM": "87654321", "HERON_POOL": "7-wings", "my_token": "a token.",
+        "HF_TOKEN": "hf_of_the_hub",
+    }  # fmt: skip
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    config = {
+        "a": [{"key_env": "HERON_SERVER"}, ["/far/away", "a/b/c/d", 3], "HERON_POOL"],
+        "b": {"c": "/far/away/questions.csv"}, "d": "/far", "e": None,
+    }  # fmt: skip
+
+    def make(folder):
+        (folder / "report.md").write_text("# r\n")
+        return WrittenFiles(["report.md"])
+
+    found = Redaction.of(build(tmp_path, "report", config, make))
+    assert found.known_paths == ["/far/away/questions.csv", "/far/away"]
+    own = {value: found.secrets.get(value) for value in variables.values()}
+    of = "the value of the environment variable"
+    assert own == {
+        "12345678": f"{of} HERON_SERVER", "password": f"{of} HERON_PASSWORD", "7-signs": None,
+        "87654321": None, "7-wings": None, "a token.": f"{of} my_token",
+        "hf_of_the_hub": "the token of the Hugging Face hub",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("secret", "kind"),
+    [
+        ("hf_" + "a" * 20, "a token of the Hugging Face hub"),
+        ("sk-" + "a-_0" * 5, "an API key"),
+        ("ghp_" + "a" * 30, "a token of GitHub"),
+        ("AKIA" + "A0" * 8, "a key of AWS"),
+        ("-----BEGIN RSA PRIVATE KEY-----", "a private key"),
+        ("the own one", "what I know"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.md", "a.csv", "a.jsonl", "a.parquet"])
+def test_each_kind_of_secret_is_named_and_not_repeated(tmp_path, secret, kind, name):
+    table = pd.DataFrame({"id": ["x", "y"], "note": ["", f"an {secret}"]})
+    {
+        "a.md": lambda file: file.write_text(secret),
+        "a.csv": lambda file: table.to_csv(file, index=False),
+        "a.jsonl": lambda file: table.to_json(file, orient="records", lines=True),
+        "a.parquet": table.to_parquet,
+    }[name](tmp_path / name)
+    with pytest.raises(DataError) as raised:
+        publish_file(tmp_path, "report", name, True, Redaction([], {"the own one": "what I know"}))
+    said = (
+        f"{name} contains {kind}, so nothing was uploaded; the value is not repeated here. Run its "
+        "stage again without it, and replace a key that others have seen."
+    )
+    assert str(raised.value) == said
+    short = Redaction([], {})
+    (tmp_path / "b.md").write_text("hf_short sk-short xAKIA AKIAAAAA")
+    assert publish_file(tmp_path, "report", "b.md", True, short).content == tmp_path / "b.md"
+
+
+ROWS = "id,text,file,number\n1,ä in /home/a/b,/home/a/b,2\n2,,,3\n"
+LINES = (
+    '{"id": "ü", "text": "ä in /home/a/b", "file": "/home/a/b", "label": 1, "created": null}\n'
+    '{"id": "/tmp/z", "label": 0, "length": 8.5}\n'
+)
+CHANGED = "absolute paths shortened"
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "content", "remark"),
+    [
+        ("audit", False, "id,file,number\n1,…/b,2\n2,,3\n", f"texts removed, {CHANGED}"),
+        ("audit", True, ROWS.replace(",/home/a/b,", ",…/b,"), CHANGED),
+        ("benchmark", False, "id\n1\n2\n", "texts removed"),
+    ],
+)
+def test_a_published_csv_file_is_written_out(tmp_path, kind, texts, content, remark):
+    (tmp_path / "a.csv").write_text(ROWS)
+    made = publish_file(tmp_path, kind, "a.csv", texts, NOWHERE)
+    assert (made.name, made.content.decode(), made.remark) == ("a.csv", content, remark)
+    assert made.size == len(content.encode())
+    assert made.sha256 == hashlib.sha256(content.encode()).hexdigest()
+
+
+def test_published_json_lines_are_written_out(tmp_path):
+    (tmp_path / "a.jsonl").write_text(LINES)
+    digest = hashlib.sha256("ä in /home/a/b".encode()).hexdigest()
+    made = publish_file(tmp_path, "benchmark", "a.jsonl", False, NOWHERE)
+    assert made.content.decode() == (
+        f'{{"id": "ü", "label": 1, "created": null, "text_sha256": "{digest}"}}\n'
+        '{"id": "…/z", "label": 0, "length": 8.5}\n'
+    )
+    assert made.remark == f"texts removed, {CHANGED}"
+    whole = publish_file(tmp_path, "benchmark", "a.jsonl", True, NOWHERE)
+    shown = LINES.replace('"/home/a/b"', '"…/b"').replace("/tmp/z", "…/z")
+    assert (whole.content.decode(), whole.remark) == (shown, CHANGED)
+
+
+def test_a_published_parquet_file_keeps_its_columns_and_types(tmp_path):
+    columns = {
+        "a": pa.array(["/tmp/x", None], pa.large_string()), "text": pa.array(["/tmp/y", "z"]),
+        "n": pa.array([1, 2], pa.int8()), "b": pa.array(["u", "/tmp/v w"]),
+    }  # fmt: skip
+    table = pa.table(columns).replace_schema_metadata({"made in": "/tmp/q"})
+    pq.write_table(table, tmp_path / "a.parquet")
+    made = publish_file(tmp_path, "report", "a.parquet", False, NOWHERE)
+    assert (made.name, made.remark) == ("a.parquet", f"{CHANGED}, texts removed")
+    file = pq.ParquetFile(BytesIO(made.content))
+    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+    assert file.schema_arrow.metadata is None
+    found = file.read()
+    assert found.to_pydict() == {"a": ["…/x", None], "n": [1, 2], "b": ["u", "…/v w"]}
+    assert found.schema.types == [pa.large_string(), pa.int8(), pa.string()]
+    whole = publish_file(tmp_path, "report", "a.parquet", True, NOWHERE)
+    assert pq.read_table(BytesIO(whole.content))["text"].to_pylist() == ["/tmp/y", "z"]
+    assert whole.remark == CHANGED
+
+
+def test_a_file_in_which_nothing_is_to_be_hidden_is_uploaded_itself(tmp_path):
+    (tmp_path / "a.md").write_text("ä\n")
+    (tmp_path / "a.csv").write_text("id,n\n1,2\n")
+    (tmp_path / "a.jsonl").write_text('{"id":1}\n')
+    pd.DataFrame({"n": [1], "name": ["x"]}).to_parquet(tmp_path / "a.parquet")
+    (tmp_path / "a.pdf").write_bytes(b"/home/a/b")
+    for file in tmp_path.iterdir():
+        made = publish_file(tmp_path, "report", file.name, False, NOWHERE)
+        assert (made.name, made.content, made.remark) == (file.name, file, "")
+        assert (made.size, made.sha256) == (file.stat().st_size, file_digest(file))
+    (tmp_path / "b.md").write_text("ä /home/a/b\n")
+    made = publish_file(tmp_path, "report", "b.md", False, NOWHERE)
+    assert (made.content.decode(), made.remark) == ("ä …/b\n", CHANGED)
+
+
+def test_which_files_are_left_out_and_why(tmp_path):
+    names = ["examples/a.html", "examples.md", "a.bin", "audit.md", "report.html", "t.parquet"]
+    pd.DataFrame({"n": [1]}).to_parquet(tmp_path / "t.parquet")
+    unknown = {"a.bin": "its type of file can't be checked for paths and texts"}
+    quoting = "it quotes texts; texts=true uploads it"
+    pages = {"examples/a.html": quoting}
+    assert find_left_out(tmp_path, "report", names, False) == unknown | pages
+    assert find_left_out(tmp_path, "report", names, True) == unknown
+    assert find_left_out(tmp_path, "audit", names, False) == unknown | pages
+    pd.DataFrame({"n": [1], "prompt": ["x"]}).to_parquet(tmp_path / "t.parquet")
+    of_audit = unknown | pages | {"audit.md": quoting, "report.html": quoting}
+    assert find_left_out(tmp_path, "audit", names, False) == of_audit
+    assert find_left_out(tmp_path, "report", names, False) == unknown | pages
+    assert find_left_out(tmp_path, "audit", names[4:], False) == {"report.html": quoting}

@@ -6,7 +6,9 @@ import os
 import pickle
 import re
 import shlex
+import subprocess
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -238,3 +240,129 @@ def test_a_job_that_saved_is_queued_again_a_bounded_number_of_times(
     with pytest.raises(SystemExit):
         slurm.Job(2, 5)(["sh", "-c", "exit 143"])
     assert ("requeue 7" in (spool / "scontrol").read_text().splitlines()) == again
+
+
+@pytest.mark.parametrize(
+    ("stage", "task"),
+    [
+        ("inject", "--config-path CELL --config-name config launch.stage=inject"),
+        ("train", "--config-path CELL --config-name config launch.stage=train"),
+        ("detect", "--config-path CELL --config-name config launch.stage=detect"),
+        ("analyse", "report {folder}"),
+    ],
+)
+def test_a_batch_script_says_what_its_tasks_run(launch, stage, task, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    script = described(launch, 3)[stage]
+    own = f"{sys.executable} -m contamination.launch {task.format(folder=launch.folder)}"
+    lines = script.strip().splitlines()
+    start = lines.index("module load cuda")
+    assert lines[start : start + 4] == [
+        "module load cuda", f"# each task runs: {own}",
+        f"export PYTHONPATH={launch.folder}/code-1", "export PYTHONSAFEPATH=1",
+    ]  # fmt: skip
+    found = options(script)
+    array = "%A_%a" if stage != "analyse" else "%j"
+    assert found["output"] == f"{launch.folder}/jobs/{array}_0_log.out"
+    assert "error" not in found
+    assert "#SBATCH --requeue" in script
+    assert "srun" not in lines[-1]
+    assert lines[-1].startswith("exec ")
+
+
+def test_scripts_of_slices_are_for_each_cell(launch):
+    jobs = {**CLUSTER.jobs, "detect": {"slices": 2}}
+    cluster, code = replace(CLUSTER, jobs=jobs), launch.folder / "code-1"
+    for cells, note in ((1, 0), (2, 1)):
+        text = slurm.render_batch_scripts(launch, code, cluster, cells, "detect")
+        assert text.count(f"# these two jobs for each of {cells} cells:\n#!/bin/bash") == note
+        *_, slices, scores = ("#!/bin/bash" + part for part in text.split("#!/bin/bash")[1:])
+        assert "launch.stage=detect launch.slice=I/2\n" in slices
+        assert "launch.stage=detect\n" in scores
+        assert options(slices)["array"] == "0-1%2"
+        assert options(slices)["job-name"] == "study-1-detect-slices"
+        assert options(scores)["job-name"] == "study-1-detect"
+        assert options(slices)["dependency"] == "afterok:<the job before>"
+        assert options(scores)["dependency"] == ("afterok:<the job before>,afterany:<the slices>")
+        assert options(slices)["kill-on-invalid-dep"] == "yes"
+    one = replace(CLUSTER, jobs={**CLUSTER.jobs, "detect": {"slices": 1}})
+    assert "launch.slice" not in slurm.render_batch_scripts(launch, code, one, 2, None)
+
+
+def test_what_a_job_asks_for_by_default(launch):
+    cluster = ClusterConfig(kind="slurm", jobs={"all": {"time": 5}})
+    text = slurm.render_batch_scripts(launch, launch.folder / "code-1", cluster, 1, "inject")
+    found = options(text)
+    assert (found["signal"], found["time"], found["job-name"]) == (
+        "B:USR2@120", "5", "study-1-inject"
+    )  # fmt: skip
+    assert "dependency" not in found
+    assert "array" not in found
+    named = ClusterConfig(kind="slurm", jobs={"all": {"time": 5, "job_name": "herons"}})
+    text = slurm.render_batch_scripts(launch, launch.folder / "code-1", named, 1, "inject")
+    assert options(text)["job-name"] == "herons"
+
+
+def test_an_option_that_submitit_does_not_know_is_named(launch):
+    cluster = ClusterConfig(kind="slurm", jobs={"all": {"time": 5}, "train": {"tiem": 5}})
+    with pytest.raises(ConfigError, match=r"^cluster\.jobs\.train: .*tiem") as raised:
+        slurm.render_batch_scripts(launch, launch.folder, cluster, 1, None)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_job_out_of_time_lets_its_command_save_first(spool, monkeypatch):
+    command = ["sh", "-c", f"trap 'echo saved > {spool}/saved; exit 143' TERM; "
+               f"touch {spool}/began; while :; do sleep 0.01; done"]  # fmt: skip
+    slurm.Job.child = None
+    job = slurm.Job(2, 5)
+    again = job.checkpoint(command)
+    assert (again.function, again.args) == (job, (command,))
+    slurm.Job.child = child = subprocess.Popen(command)
+    try:
+        while not (spool / "began").exists():
+            time.sleep(0.01)
+        again = job.checkpoint(command)
+        assert (spool / "saved").read_text() == "saved\n"
+        assert (again.function, again.args) == (job, (command,))
+        assert child.wait() == 143
+        job.checkpoint(command)  # it has ended, and been waited for
+    finally:
+        slurm.Job.child = None
+
+
+def test_squeue_that_can_not_answer_is_an_error(launch, spool, monkeypatch):
+    (cell, *_) = launch.cells()
+    cell.write_jobs({"inject": "100_0"})
+    (spool.parent / "bin" / "squeue").write_text("#!/bin/sh\nexit 1\n")
+    said = r"^cluster\.kind is slurm, but squeue can't say which jobs are queued \(.*status 1"
+    with pytest.raises(ConfigError, match=said):
+        slurm.queued_job_ids([cell])
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConfigError, match=r"squeue can't say which .* No such file"):
+        slurm.queued_job_ids([cell])
+
+
+def test_squeue_and_scontrol_are_asked_for_the_users_own_job(spool, launch, monkeypatch):
+    (spool.parent / "bin" / "squeue").write_text('#!/bin/sh\necho "$@" > $SPOOL/squeue\n')
+    (cell, *_) = launch.cells()
+    cell.write_jobs({"inject": "100_0"})
+    assert slurm.queued_job_ids([cell]) == set()
+    assert (spool / "squeue").read_text() == "--me --noheader --array --format=%i\n"
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.delenv("SLURM_RESTART_COUNT", raising=False)
+    monkeypatch.setenv("STATE", "RUNNING")
+    slurm.Job(0, 1)._queue_again()
+    assert (spool / "scontrol").read_text() == "show job 7\nrequeue 7\n"
+    slurm.Job(0, 0)._queue_again()
+    assert (spool / "scontrol").read_text() == "show job 7\nrequeue 7\nshow job 7\n"
+
+
+def test_jobs_that_were_submitted_are_logged(launch, spool, caplog):
+    with caplog.at_level("INFO"):
+        slurm.submit_cells(launch, launch.folder / "code-1", CLUSTER, launch.cells(), "train")
+    script, said, later, last = (record.getMessage() for record in caplog.records)
+    assert (said, last) == ("inject: job 100", "train: job 101")
+    scripts = described(launch, 3, "train")
+    assert script.split() == scripts["inject"].split()
+    assert "afterok" not in later
+    assert "aftercorr:100" in later

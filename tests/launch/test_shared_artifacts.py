@@ -233,7 +233,50 @@ def test_the_corpora_of_a_given_model_are_found_through_its_folders(trained, cap
     assert not caplog.messages
     shutil.rmtree(corpora / "second")
     assert shared_artifacts.find_training_corpora(str(trained)) == {"base": str(corpora / "first")}
-    assert "which has been removed or changed: it can't be compared" in caplog.text
+    assert caplog.messages == [
+        f"model.path: {trained} was trained on {corpora / 'second'}, which has been removed or "
+        "changed: it can't be compared with the benchmarks."
+    ]
+    manifest = read_manifest(corpora / "first")
+    (corpora / "first" / "content").write_text("other")
+    write_manifest(corpora / "first", manifest["inputs"], WrittenFiles(["content"]))
+    assert shared_artifacts.find_training_corpora(str(trained)) == {}
+    assert len(caplog.messages) == 3
+
+
+def test_a_model_that_was_trained_from_itself_is_named(trained):
+    config = {"corpus_folder": str(trained), "model": {"path": f"{trained}/hf"}}
+    (trained / "config.yaml").write_text(yaml.safe_dump(config))
+    write_manifest(trained, read_manifest(trained)["inputs"], WrittenFiles(["content"]))
+    with pytest.raises(ArtifactError) as raised:
+        shared_artifacts.find_training_corpora(f"{trained}/hf")
+    assert str(raised.value) == (
+        f"model.path is '{trained}/hf': {trained} says it was trained from itself. Give another "
+        "model."
+    )
+
+
+def test_a_model_that_was_adopted_has_no_corpora(trained, caplog):
+    (trained / "config.yaml").write_text(yaml.safe_dump({"adopted_from": "x", "model": {}}))
+    write_manifest(trained, {}, WrittenFiles(["content"]))
+    assert shared_artifacts.find_training_corpora(str(trained)) == {}
+    assert not caplog.messages
+
+
+def test_a_batch_that_the_processes_can_not_share_is_named(quickstart):
+    stage, own = quickstart.training, quickstart.training.model.pretraining
+    with pytest.raises(ConfigError) as raised:
+        shared_artifacts.make_base_training_stage(stage, own, 3)
+    assert str(raised.value) == (
+        "model.pretraining.batch_sequences is 16: give a multiple of the processes, 3."
+    )
+
+
+def test_a_validation_text_has_a_sequence_at_least(quickstart):
+    width = quickstart.injection.injection.sequence_tokens
+    for tokens, budget in ((1, width), (width, width), (width + 1, width + 1)):
+        stage = shared_artifacts.validation_corpus_stage(quickstart.injection, tokens)
+        assert stage.injection.budget_tokens == budget
 
 
 @pytest.mark.parametrize(
