@@ -235,7 +235,7 @@ def _read_csv_rows(shard: Shard, reading: ReadOptions) -> Iterator[Row]:
             else:
                 yield row
     except csv.Error as error:  # after a stray quote, rows can't be separated
-        raise OSError(f"line {table.line_num}: {error}") from error
+        raise OSError(f"line {table.reader.line_num}: {error}") from error
 
 
 def _open_csv_table(lines: Iterator[str], delimiter: str) -> csv.DictReader[str]:

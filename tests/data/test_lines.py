@@ -7,7 +7,13 @@ import pytest
 
 from contamination.core.errors import DataError
 from contamination.data.readers import rows as rows_module
-from contamination.data.readers.rows import ReadOptions, Shard, Tally, read_file
+from contamination.data.readers.rows import (
+    ReadOptions,
+    Shard,
+    Tally,
+    describe_skipped,
+    read_file,
+)
 
 
 class Counted(bytes):
@@ -59,3 +65,53 @@ def test_a_line_beyond_the_limit_is_counted_and_the_rest_is_read(tmp_path, monke
     assert tally.skipped == {"line too long": 1}
     with pytest.raises(DataError, match=r"a, (row|line) [23]: line too long \(more than 100 bytes"):
         list(read_file(shard, ReadOptions(Tally("stop", "on_error"))))
+
+
+def test_a_limit_is_named_by_the_field_that_sets_it(tmp_path):
+    (tmp_path / "a.jsonl").write_text('"' + "x" * 20 + '"\n["y"]\n3\n')
+    shard = Shard(tmp_path / "a.jsonl", "a.jsonl", "jsonl")
+    options = {"line_bytes": 21, "limit": "source.max_text_bytes"}
+    with pytest.raises(DataError) as error:
+        list(read_file(shard, ReadOptions(Tally("stop", "my.field"), **options)))
+    assert str(error.value) == (
+        f"{shard.path}, row 1: line too long (more than source.max_text_bytes=21 bytes). Fix it, "
+        "or set my.field=skip to leave such input out and count it."
+    )
+    tally = Tally("skip", "my.field")
+    rows = [*read_file(shard, ReadOptions(tally, bare="text", line_bytes=22))]
+    assert [(row.number, row.value) for row in rows] == [
+        (1, {"text": "x" * 20}), (2, {"text": ["y"]})
+    ]  # fmt: skip
+    assert describe_skipped(tally.skipped) == "skipped 1 × line is not an object"
+    assert describe_skipped({"a": 2, "b": 1}) == "skipped 2 × a, 1 × b"
+    assert describe_skipped({}) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(OSError(), "OSError()"), (OSError(" one\ntwo "), "one"), (EOFError("cut off"), "cut off")],
+)
+def test_a_file_that_cannot_be_read_says_why_in_a_line(tmp_path, monkeypatch, error, reason):
+    def fails(shard, reading):
+        raise error
+        yield
+
+    monkeypatch.setattr(rows_module, "READER_BY_FORMAT", {"csv": fails})
+    with pytest.raises(DataError) as found:
+        list(read_file(Shard(tmp_path, "a", "csv"), ReadOptions(Tally("stop", "my.field"))))
+    assert str(found.value).startswith(
+        f"{tmp_path}: unreadable shard ({reason}). Fix it, or set my"
+    )
+
+
+def test_a_quote_within_a_field_of_a_table_is_an_error(tmp_path):
+    (tmp_path / "a.csv").write_text('text,label\n"a"b,1\n')
+    shard = Shard(tmp_path / "a.csv", "a.csv", "csv")
+    with pytest.raises(DataError, match=r"a\.csv: unreadable shard \(line 2: ',' expected"):
+        list(read_file(shard, ReadOptions(Tally("stop", "my.field"))))
+
+
+def test_items_are_grouped_up_to_a_size():
+    groups = rows_module.group_by_size(["aa", "b", "ccc", "d", "e"], len, 3)
+    assert [*groups] == [["aa", "b"], ["ccc"], ["d", "e"]]
+    assert [*rows_module.group_by_size([], len, 3)] == []
