@@ -34,6 +34,7 @@ VISIBLE = {
     "emoji of several characters": "👩\u200d💻",
     "replacement character": "\ufffd",
     "private use": "\ue000",
+    "unassigned": "\u0378",
     "among zero-width ones": "\u200b\ufeff-\u200b",
 }
 

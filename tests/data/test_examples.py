@@ -13,7 +13,7 @@ import zstandard
 
 from contamination.core.errors import ConfigError, DataError
 from contamination.data.config import ExamplesConfig
-from contamination.data.examples import examples_digest, parse_label
+from contamination.data.examples import examples_digest, parse_label, parse_output_start
 from contamination.detection.examples import open_examples
 
 
@@ -83,12 +83,24 @@ def test_a_text_with_both_labels_is_named_in_a_warning(file, caplog):
     rows = [{"text": text, "label": label} for text, label in labels]
     open_examples(ExamplesConfig(write(file, *map(json.dumps, rows))))
     (warning,) = caplog.messages
-    assert "1 text occurs both as a member and as a non-member, such as 0 and 3" in warning
+    assert warning.endswith(
+        ": 1 text occurs both as a member and as a non-member, such as 0 and 3. No score can tell "
+        "these apart, so every AUROC is nearer to 0.5. Remove them, or give both the same label."
+    )
+    caplog.clear()
+    rows += [{"text": "c", "label": 0}]
+    open_examples(ExamplesConfig(write(file, *map(json.dumps, rows))))
+    assert ": 2 texts occur both as a member" in caplog.messages[0]
 
 
 def test_no_such_file_and_no_corpus(tmp_path):
-    with pytest.raises(DataError, match="no such file or folder"):
+    with pytest.raises(DataError) as error:
         open_examples(ExamplesConfig(str(tmp_path / "none.jsonl")))
+    assert str(error.value) == (
+        f"examples.path is {str(tmp_path / 'none.jsonl')!r}: there is no such file or folder. Give "
+        "a corpus folder, a JSONL, CSV, TSV or Parquet file with a `text` in each row, a folder "
+        "that datasets' save_to_disk wrote, a hub id such as OWNER/NAME, or - for standard input."
+    )
     with pytest.raises(DataError, match="neither a finished corpus"):
         open_examples(ExamplesConfig(str(tmp_path)))
 
@@ -187,6 +199,7 @@ def test_standard_input_is_jsonl_or_what_format_says(given, file, monkeypatch):
     given(jsonl(None))
     found = open_examples(ExamplesConfig("-"))
     assert [(e.example_id, e.text, e.label, e.benchmark) for e in found] == FOUND
+    os.fstat(0)  # it stays open
     WRITERS["csv"](file)
     given(file.read_bytes())
     found = open_examples(ExamplesConfig("-", format="csv"))
@@ -313,3 +326,22 @@ def test_whole_ids_have_no_decimals_and_a_missing_one_is_the_rows_number(tmp_pat
     for path in (str(tmp_path / "texts.parquet"), write(file, *rows)):
         found = open_examples(ExamplesConfig(path))
         assert [e.example_id for e in found] == ["7", "1", "2.5"]
+
+
+@pytest.mark.parametrize("start", [None, "", float("nan"), pd.NA, 3, 3.0, "3", 0, 4])
+def test_an_output_starts_at_a_place_of_the_text_or_there_is_none(start):
+    is_none = start is None or start is pd.NA or start == "" or start != start
+    assert parse_output_start(start, "text") == (None if is_none else int(start))
+
+
+@pytest.mark.parametrize("start", [True, 2.5, "2.5", -1, 5, "x", [1], float("inf"), 10**400])
+def test_a_place_that_is_not_in_the_text_is_refused(file, start):
+    with pytest.raises(IndexError):
+        parse_output_start(start, "text")
+    if start == 5:
+        said = (
+            r"row 1: output_start is 5 \(give a whole number from 0 to 4, the number of characters"
+        )
+        row = json.dumps({"text": "text", "output_start": start})
+        with pytest.raises(DataError, match=said):
+            open_examples(ExamplesConfig(write(file, row)))

@@ -16,6 +16,10 @@ def test_tags_text_and_references_come_in_order():
     assert [*iter_html_tokens(page)] == [
         (START, "p"), (TEXT, "A & B"), (START, "br"), (END, "br"), (END, "p")
     ]  # fmt: skip
+    assert [*iter_html_tokens("<a:b:P c><STYLE>x</style><script>y</script></P >z")] == [
+        (START, "p"), (START, "style"), (TEXT, "x"), (END, "style"), (START, "script"), (TEXT, "y"),
+        (END, "script"), (END, "p"), (TEXT, "z"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -28,6 +32,8 @@ def test_tags_text_and_references_come_in_order():
         ("<a =''''>so", "so"),
         ("<script>if (a<b) '<p>'</SCRIPT>so", "if (a<b) '<p>'so"),
         ("a</>b<?x y?>c<!x>d", "abcd"),
+        ("a<!-- x -->b<!-- y -->c<![CDATA[d]]>e<![CDATA[f]]>", "abcdef"),
+        ("<p a = '>' b = \">\" c>so</p>", "so"),
     ],
 )
 def test_text_is_that_between_the_tags(page, text):
@@ -42,11 +48,22 @@ def test_signs_that_begin_no_tag_are_one_piece_of_text(piece):
 
 
 @pytest.mark.parametrize(
-    "page", ["a<p", "a<p b='", "a<!-- b", "<![CDATA[ b", "<script>a</p>", "<!x", "</", "<?"]
+    ("page", "where"),
+    [
+        ("a<p", "a tag, '<p'"),
+        ("a<p b='and so on, and so on", 'a tag, "<p b=\'and so on, and"'),
+        ("a<!-- b", "'<!--', which has no '-->'"),
+        ("<![CDATA[ b", "'<![CDATA[', which has no ']]>'"),
+        ("<script>a</p>", "<script>, which has no end tag"),
+        ("<!x", "'<!', which has no '>'"),
+        ("</", "'</', which has no '>'"),
+        ("<?", "'<?', which has no '>'"),
+    ],
 )
-def test_a_page_that_is_cut_off_is_refused(page):
-    with pytest.raises(ValueError, match="a page ends within"):
+def test_a_page_that_is_cut_off_is_refused(page, where):
+    with pytest.raises(ValueError, match="^a page ends within") as error:
         text_of(page)
+    assert str(error.value) == f"a page ends within {where}"
 
 
 @pytest.mark.parametrize(

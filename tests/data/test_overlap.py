@@ -3,7 +3,13 @@
 import json
 
 from contamination.data.config import ExamplesConfig
-from contamination.data.near_duplicates import describe_near_duplicates
+from contamination.data.examples import make_text
+from contamination.data.near_duplicates import (
+    describe_duplicates,
+    describe_near_duplicates,
+    duplicate_notes_by_part,
+)
+from contamination.data.texts import Texts
 from contamination.detection.examples import open_examples
 
 LONG = "it was ann who first crossed the wide and frozen river by night on the old stone bridge"
@@ -52,3 +58,27 @@ def test_benchmarks_have_templates_of_their_own_and_are_compared_with_one_anothe
     said = describe_near_duplicates(open_examples(ExamplesConfig(written(tmp_path, rows))))
     assert said.startswith("1 members and 1 non-members")
     assert "2 of them of a text of another benchmark, such as 0 and 19: " in said
+
+
+def test_the_notes_of_each_part_are_sentences():
+    rows = [
+        ("0", "The same", True, "one"), ("1", "The same", True, "one"), ("2", "the same!", False,
+        "one"), ("3", "A text", True, "two"), ("4", "Another", None, "two"),
+        ("5", "The same", False, "one"),
+    ]  # fmt: skip
+    texts = Texts.of([make_text(*row) for row in rows])
+    exact = (
+        "2 of 4 texts are exact duplicates of another one, such as 1 of 0: each counts, so "
+        "intervals are too narrow."
+    )
+    near = (
+        "2 members and 2 non-members are near-duplicates of one another (13 words in a row in "
+        "both, or no difference but case, punctuation and white space), such as 0 and 2: no score "
+        "can tell these apart. Remove them, or give both the same label."
+    )
+    assert duplicate_notes_by_part(texts, lambda name: f"part {name}") == [
+        f"part one: {exact}", f"part one: {near}",
+        "1 texts have no label: metrics leave them out.",
+    ]  # fmt: skip
+    assert duplicate_notes_by_part(texts[3:4], str) == []
+    assert describe_duplicates(texts[2:5]) == ""

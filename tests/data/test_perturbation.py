@@ -2,9 +2,12 @@
 
 import copy
 import json
+import math
 import subprocess
 import sys
 from collections import Counter
+from types import MappingProxyType, SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -36,13 +39,23 @@ from transformers import (
 
 from contamination.core.config import CONF, identity_data, instantiate_node
 from contamination.core.errors import ConfigError
-from contamination.data.perturbation.masked_lm import MaskedLM
+from contamination.core.seeds import derive_seed
+from contamination.data.perturbation.masked_lm import (
+    MaskedLM,
+    max_input_tokens,
+    open_masked_model,
+    special_tokens_around,
+)
 from contamination.data.perturbation.masking import (
     CLOSE_LOGITS,
     WORD,
     Blank,
     Vocabulary,
+    Window,
+    _gumbel_noise,
+    choose_blanks,
     draw_token,
+    fill_blanks,
     iter_windows,
     mask_blanks,
 )
@@ -80,6 +93,34 @@ def test_a_version_follows_from_the_seed_and_the_key_alone(rewording):
     assert versions == backwards == alone
     assert rewording.reword(TEXTS, KEYS, 8) != versions
     assert len(set(rewording.reword(TEXTS[:1] * 20, range(20), 7))) > 15
+
+
+def test_the_draws_are_those_of_the_seed_the_kind_and_the_key():
+    text, key = "one  two three\nfour five six", ("example", 3)
+    swapped, gaps = text.split(), ["  ", " ", "\n", " ", " ", ""]
+    rng = np.random.default_rng(derive_seed(7, "swap", key))
+    for _ in range(2):  # 0.4 of 6
+        a, b = rng.choice(6, size=2, replace=False)
+        swapped[a], swapped[b] = swapped[b], swapped[a]
+    expected = "".join(f"{word}{gap}" for word, gap in zip(swapped, gaps, strict=True))
+    assert Swap(0.4).reword([text], [key], 7) == [expected]
+    rng = np.random.default_rng(derive_seed(7, "delete", key))
+    left = sorted(rng.choice(6, size=4, replace=False))
+    (version,) = Delete(0.4).reword([text], [key], 7)
+    assert version.split() == [text.split()[i] for i in left]
+
+
+def test_blanks_are_drawn_words_without_their_punctuation():
+    text, rng = "(one), two! don't four-", np.random.default_rng(5)
+    words = [m.span() for m in WORD.finditer(text)]
+    assert [text[a:b] for a, b in words] == ["one", "two", "don't", "four"]
+    spans = [words[i] for i in sorted(rng.choice(4, size=2, replace=False))]
+    assert choose_blanks(text, 0.5, 5) == [
+        Blank(a, b, text[a:b], derive_seed(5, a)) for a, b in spans
+    ]
+    assert choose_blanks("?!", 0.5, 5) == []
+    blanks = [Blank(1, 4, "one", 0), Blank(7, 10, "two", 0)]
+    assert fill_blanks(text, blanks, ["x", "yy"]) == "(x), yy! don't four-"
 
 
 def test_swap_moves_words_between_their_places():
@@ -176,6 +217,70 @@ def test_a_word_is_one_mask_however_many_tokens_it_has():
     offsets = [(0, 2), (2, 5), (5, 7), (7, 8), (9, 11), (11, 13)]  # ' ev' has its space
     assert text[3:7] == "even"
     assert mask_blanks([1, 2, 3, 4, 5, 6], offsets, holes, 99) == ([1, 99, 4, 99], [1, 3])
+
+
+def test_noise_is_gumbels_of_splitmix64():
+    def noise(token, seed):
+        z = (seed + (token + 1) * 0x9E3779B97F4A7C15) % 2**64
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        z ^= z >> 31
+        return -math.log(-math.log(((z >> 11) + 0.5) / 2**53))
+
+    ids = np.array([0, 1, 5, 50_000])
+    for seed in (0, 7, 2**63 - 1):
+        expected = [noise(token, seed) for token in ids.tolist()]
+        assert _gumbel_noise(ids, seed) == pytest.approx(expected)
+    logits = np.array([3.0, 2.5, 2.0, 1.0])
+    for seed in range(20):
+        best = max(range(3), key=lambda i: logits[i] + noise(int(ids[i]), seed))
+        assert draw_token(logits, ids, 3, seed)[0] == ids[best]
+        assert draw_token(logits[:2], ids[:2], 9, seed)[0] in ids[:2]
+
+
+def test_a_short_text_is_one_window_and_a_long_one_has_a_quarter_on_each_side():
+    assert list(iter_windows([5, 6, 7], [1], 4, 5, ([1], [2]))) == [
+        Window([1, 5, 6, 7, 2], [(4, 2)])
+    ]
+    assert list(iter_windows([5, 6, 7], [], 0, 5, ([1], [2]))) == []
+    assert list(iter_windows(range(10), [0, 5, 9], 0, 10, ([90], [91]))) == [
+        Window([90, *range(6), 91], [(0, 1)]), Window([90, *range(2, 10), 91], [(1, 4)]),
+        Window([90, *range(6, 10), 91], [(2, 4)]),
+    ]  # fmt: skip
+
+
+class Pieces:
+    """A tokenizer of SentencePiece's kind, whose normalizer puts a mark before each text."""
+
+    all_special_ids, added_tokens_decoder = (0,), MappingProxyType({5: "more"})
+    backend_tokenizer = SimpleNamespace(
+        normalizer=normalizers.Sequence(
+            [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁"), normalizers.NFC()]
+        )
+    )
+    tokens = ("▁<s>", "▁Heron", "▁heron", "wall", "▁,", "▁more", "▁late")
+
+    def get_vocab(self):
+        return {token: number for number, token in enumerate(self.tokens)}
+
+    def batch_decode(self, rows):
+        return [self.tokens[i].replace("▁", " ") for (i,) in rows]
+
+
+def test_whole_words_are_those_that_begin_with_the_mark():
+    words = Vocabulary(Pieces(), 6)  # the model has no entry for the last token
+    assert words.words == ["", "Heron", "heron", "", "", ""]
+    assert words.same == {"heron": [1, 2]}
+    assert not words.folds_case
+    assert words.fold_word("HERON") == "heron"
+    assert words.word_in_original_case(2, "WALL") == "heron"
+    with pytest.raises(ConfigError) as error:
+        words.check_has_words("some/model")
+    assert str(error.value) == (
+        "masked_lm.path is 'some/model': its tokenizer has 1 tokens that are whole words, but a "
+        "replacement needs at least 2. Choose another masked model."
+    )
+    Vocabulary(Pieces(), 7).check_has_words("some/model")
 
 
 def test_windows_fill_each_blank_once_in_its_context():
@@ -337,6 +442,58 @@ def test_rounding_that_differs_with_the_batch_changes_no_version(bert, monkeypat
     assert MaskedLM(bert, batch_tokens=1).reword(texts, range(16), 0) == versions
 
 
+def test_a_batch_that_does_not_fit_is_halved(bert, monkeypatch):
+    from contamination.data.perturbation import mask_filling
+
+    bars, draw = [], mask_filling.MaskFiller._draw_answers
+    most, sizes = [2], []
+
+    def limited(self, batch, blanks):
+        sizes.append(len(batch))
+        if len(batch) > most[0]:
+            raise torch.cuda.OutOfMemoryError("full")
+        return draw(self, batch, blanks)
+
+    def bar(**options):
+        bars.append(options)
+        return MagicMock()
+
+    expected = MaskedLM(bert).reword(TEXTS, KEYS, 3)
+    monkeypatch.setattr(mask_filling, "progress_bar", bar)
+    monkeypatch.setattr(mask_filling.MaskFiller, "_draw_answers", limited)
+    assert MaskedLM(bert).reword(TEXTS, KEYS, 3) == expected
+    assert sizes[:3] == [4, 2, 2]
+    assert bars == [{"total": 4, "desc": "rewording", "unit": "window"}]
+    most[0] = 0
+    said = (
+        r"^a window of \d+ tokens does not fit into the device's memory\. Set a smaller "
+        r"masked_lm\.window_tokens, or masked_lm\.device=cpu\.$"
+    )
+    with pytest.raises(ConfigError, match=said):
+        MaskedLM(bert).reword(TEXTS, KEYS, 3)
+
+
+def test_batches_begin_with_the_longest_windows():
+    from contamination.data.perturbation.mask_filling import MaskFiller
+
+    windows = [Window([0] * n, []) for n in (3, 5, 1, 4, 2)]
+    batches = MaskFiller._iter_batches_longest_first(None, windows, 10)
+    assert [[len(window.ids) for window in batch] for batch in batches] == [[5, 4], [3, 2, 1]]
+    batches = MaskFiller._iter_batches_longest_first(None, windows, 2)
+    assert [[len(window.ids) for window in batch] for batch in batches] == [
+        [5], [4], [3], [2], [1]
+    ]  # fmt: skip
+
+
+def test_the_special_tokens_and_the_length_are_the_models(bert):
+    tokenizer, model = open_masked_model(bert, "cpu")
+    assert special_tokens_around(tokenizer) == ([1], [2])
+    assert max_input_tokens(tokenizer, model) == 64
+    assert not model.training
+    tokenizer.model_max_length = 9
+    assert max_input_tokens(tokenizer, model) == 9
+
+
 def test_long_texts_are_reworded_to_their_end(folder):
     (version,) = MaskedLM(folder, share=1.0).reword([LONG], [0], 0)
     assert len(replaced(LONG, version)) == len(WORD.findall(LONG))
@@ -444,5 +601,9 @@ def test_a_tokenizer_without_a_mask_is_named(bert, tmp_path):
     settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
     settings.pop("mask_token")
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
-    with pytest.raises(ConfigError, match="no mask token"):
+    with pytest.raises(ConfigError) as error:
         MaskedLM(str(tmp_path)).reword(TEXTS, KEYS, 0)
+    assert str(error.value) == (
+        f"masked_lm.path is {str(tmp_path)!r}: its tokenizer has no mask token. Choose a masked "
+        "language model with a fast tokenizer, such as bert-base-uncased."
+    )

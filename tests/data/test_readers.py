@@ -17,15 +17,18 @@ import zstandard
 
 from contamination.core.config import CONF, instantiate_node
 from contamination.core.errors import ConfigError, DataError
+from contamination.data.readers import Document
 from contamination.data.readers.embedded import EmbeddedCorpus, EmbeddedRows
 from contamination.data.readers.files import FileRows, FilesCorpus
 from contamination.data.readers.hub import HubCorpus, HubRows
+from contamination.data.readers.mixture import check_weights, interleave_by_weight
 from contamination.data.readers.reshape import (
     AcceptedAnswers,
     Alternatives,
     Chain,
     Extract,
     MultipleChoice,
+    with_letters,
 )
 from contamination.data.readers.rows import Row, Shard, Tally
 
@@ -161,7 +164,10 @@ def test_a_link_to_another_folder_is_another_corpus(write, tmp_path):
         ({"paths": "{tmp}/a", "on_error": "ignore"}, "corpus.on_error is 'ignore'"),
         ({"paths": "{tmp}/a", "encoding_errors": "x"}, "corpus.encoding_errors is 'x'"),
         ({"paths": "{tmp}/a", "weights": {"a": 1}}, "corpus.subset is None"),
-        ({"paths": "{tmp}", "subset": "@folder", "weights": {"c": 1}}, "Known: a, b, mine"),
+        (
+            {"paths": "{tmp}", "subset": "@folder", "weights": {"c": 1}},
+            "corpus.weights.c is 1: no such folder with files in corpus.paths. Known: a, b, mine",
+        ),
         ({"paths": "{tmp}/a", "subset": "s", "weights": {"a": 0}}, "corpus.weights.a is 0"),
     ],
 )
@@ -305,6 +311,79 @@ def test_rows_that_several_readers_skip_are_counted_once(write):
                     on_error="skip")  # fmt: skip
     assert len(texts(source)) == 4
     assert source.skipped == {"line is not JSON": 1}
+
+
+def test_weights_are_finite_numbers_above_0_of_some_subsets():
+    remedy = "give a number above 0, or leave the subset out."
+    for weight in (0, -1, float("nan"), float("inf"), "1", None):
+        with pytest.raises(ConfigError) as error:
+            check_weights({"a": 1, "b": weight})
+        assert str(error.value) == f"corpus.weights.b is {weight!r}: {remedy}"
+    with pytest.raises(ConfigError) as error:
+        check_weights({})
+    assert str(error.value) == "corpus.weights is {}: name a subset, or give null."
+    check_weights({"a": 0.001, "b": 10**6})
+
+
+def test_the_subset_that_is_furthest_behind_is_next_and_equals_go_by_name(caplog):
+    def made(name, *sizes):
+        return iter([Document(f"{name}{n}", name, "x" * size) for n, size in enumerate(sizes)])
+
+    def streams(**more):
+        return {"b": made("b", 2, 2, 2), "a": made("a", 2, 1), "c": made("c", 4), **more}
+
+    weights = {"a": 1, "b": 1, "c": 2}
+    found = [d.document_id for d in interleave_by_weight(streams(), weights)]
+    assert found == ["a0", "b0", "c0", "a1", "b1", "b2"]
+    assert caplog.messages == [
+        "corpus: the subset c is used up after 4 characters; the others continue, so the shares "
+        "differ from corpus.weights"
+    ]
+    caplog.clear()
+    assert len(list(interleave_by_weight({"b": made("b", 1500)}, {"b": 0.5}))) == 1
+    assert not caplog.messages  # there is no other subset
+    with pytest.raises(DataError) as error:
+        list(interleave_by_weight(streams(c=made("c")), weights))
+    assert str(error.value) == (
+        "corpus.weights names the subset 'c', which has no documents: fix the name, or leave it "
+        "out of corpus.weights."
+    )
+
+
+def test_a_file_has_the_subsets_that_it_may_have_and_at_most_its_size(write, tmp_path):
+    rows = [{"text": f"{kind} {n}", "kind": kind} for n in range(2) for kind in "abc"]
+    for name in ("a/1.jsonl", "b/1.jsonl", "c.jsonl"):
+        write(name, jsonl(rows))
+    size = len(jsonl(rows))
+    by_folder = corpus(tmp_path, subset="@folder", weights={"a": 1, "mine": 2})
+    assert [s.name for s in by_folder.shards] == ["a/1.jsonl", "b/1.jsonl", "c.jsonl"]
+    assert [by_folder.subsets_in(s) for s in by_folder.shards] == [{"a"}, set(), {"mine"}]
+    by_kind = corpus(tmp_path, subset="kind", weights={"a": 1, "b": 2})
+    assert [by_kind.subsets_in(s) for s in by_kind.shards] == [{"a", "b"}] * 3
+    found = [d.text for d in by_kind.documents_in(by_kind.shards[1])]
+    assert found == ["a 0", "b 0", "a 1", "b 1"]
+    assert by_kind.max_text_bytes() == 3 * size
+    assert corpus(tmp_path).subsets_in(by_kind.shards[0]) == set()
+    write("d.jsonl.gz", gzip.compress(b"{}"))
+    assert corpus(tmp_path).max_text_bytes() is None
+    (tmp_path / "d.jsonl.gz").unlink()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "e.parquet")
+    assert corpus(tmp_path).max_text_bytes() is None
+
+
+def test_a_row_without_its_subset_or_its_id_is_bad(write):
+    path = write("a.jsonl", jsonl([{"text": "x", "k": None, "i": 7}, {"text": "y", "i": None}]))
+    for options, said in (
+        ({"subset": "k"}, r"row 1: null field \('k' is null\)"),
+        ({"subset": "n.k"}, r"row 1: missing field \(no 'n.k'; its fields are text, k, i\)"),
+        ({"id": "i"}, r"row 2: null field \('i' is null\)"),
+        ({"text": "i"}, r"row 1: text is not a string \('i' is a int\)"),
+    ):
+        with pytest.raises(DataError, match=said):
+            texts(corpus(path, **options))
+        source = corpus(path, **options, on_error="skip")
+        assert len(texts(source)) == (1 if "id" in options else 0)
+        assert source.skipped.total() == 2 - ("id" in options)
 
 
 def test_a_subset_without_documents_is_an_error(write):
@@ -496,6 +575,24 @@ def test_reshaped_rows_say_what_is_wrong():
         Extract(Rows(), "q", "(")
     kept = values(MultipleChoice(Rows([{"c": ["A sharp", "flat"], "g": "A"}]), "c", "g"))
     assert kept[0]["options"] == "A. A sharp\nB. flat"
+    assert with_letters([" (A)Ann ", "B) Bob", "C. c", "D: d"]) == [
+        "A. Ann", "B. Bob", "C. c", "D. d"
+    ]  # fmt: skip
+    assert with_letters(["A. x", "y"]) == ["A. A. x", "B. y"]  # not all have their letters
+    assert with_letters([]) == []
+    lines = Rows([{"q": "one\ntwo", "n": 3}])
+    assert values(Extract(lines, "q", "(?P<a>o.*)t(?P<b>w)")) == [
+        {"q": "one\ntwo", "n": 3, "a": "one\n", "b": "w"}
+    ]
+    for key, answer in ((["1"], "B. y"), (" B ", "B. y"), ("0", "A. x"), ((1, 0), "B. y")):
+        rows = MultipleChoice(Rows([{"c": ["x", "y"], "g": key}]), "c", "g")
+        assert values(rows)[0]["answer"] == answer
+    with pytest.raises(DataError, match=r"no such choice \('g' is 'AB', but there are 2 choices\)"):
+        values(MultipleChoice(Rows([{"c": ["x", "y"], "g": "AB"}]), "c", "g"))
+    with pytest.raises(DataError, match=r"no such choice \('g' is 2, but there are 2 choices\)"):
+        values(MultipleChoice(Rows([{"c": ["x", "y"], "g": 2}]), "c", "g"))
+    chained = Chain([MultipleChoice(Rows([{"c": "x", "g": 0}]), "c", "g"), Rows([{"a": 1}])])
+    assert values(chained, "skip") == ([{"a": 1}], {"not a list": 1})
     assert values(Chain([Rows([{"a": 1}]), Rows([{"a": 2}])])) == [{"a": 1}, {"a": 2}]
 
 

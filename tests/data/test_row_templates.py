@@ -35,6 +35,9 @@ def test_a_template_is_filled_from_the_columns(tmp_path):
 def test_a_template_that_ends_with_a_literal_has_no_output(tmp_path):
     (first, _) = opened(tmp_path, template="{answer}: {Question} .")
     assert first.output_start is None
+    assert opened(tmp_path, template="{answer}")[0].output_start is None
+    (first, _) = opened(tmp_path, template="{Question} {answer}")
+    assert first.text[first.output_start :] == "Texas"
 
 
 def test_columns_are_named(tmp_path):
@@ -150,3 +153,23 @@ def test_a_row_without_a_text_is_told_of_templates(tmp_path):
         opened(tmp_path, rows)
     with pytest.raises(DataError, match=r"its fields are text\)"):
         opened(tmp_path, [{"text": None}])
+    with pytest.raises(
+        DataError, match=r"`text` \(it is missing or null; its fields are id\)\. Fix"
+    ):
+        opened(tmp_path, [{"id": 1}])
+    with pytest.raises(DataError, match=r"`text` \(a int; its fields are text, question\)\. Fix"):
+        opened(tmp_path, [{"text": 3, "question": "q"}])
+    two = [{"text": "a", "Meta": 1, "meta": 2, "n": 3}]  # which are not read
+    assert texts_of(tmp_path, two) == ["a"]
+    with pytest.raises(DataError) as error:
+        opened(tmp_path, template="Q: {question}")
+    assert str(error.value) == (
+        "examples.template is 'Q: {question}': the rows have no column 'question', but Question, "
+        "answer, options, n. Use these in the template, or name the column with "
+        "examples.columns.question=COLUMN."
+    )
+    (tmp_path / "rows.csv").write_text("q;answer\na;b\n")
+    with pytest.raises(
+        DataError, match=r"COLUMN\. If the file has semicolons between its columns, s"
+    ):
+        open_examples(ExamplesConfig(str(tmp_path / "rows.csv"), template="{q} {answer}"))

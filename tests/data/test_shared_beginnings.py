@@ -108,6 +108,17 @@ def test_a_family_is_of_texts_that_begin_alike():
         assert all(ends[-1].startswith(text) for text in ends)
 
 
+def test_families_with_one_beginning_are_told_apart_by_what_follows():
+    begin = "x" * 64
+    texts = [text_of(end, begin + end) for end in ("a", "b", "ab", "bb", "c")]
+    others = [text_of(f"short {n}", "x" * n) for n in (63, 2)]
+    found = families_by_sha256([Texts.of(texts[:3]), Texts.of([*texts[3:], *others])])
+    families = {key: [t.example_id for t in family] for key, family in found.items()}
+    assert families == {
+        t.sha256: ["a", "ab"] if t.example_id in ("a", "ab") else ["b", "bb"] for t in texts[:4]
+    }
+
+
 @pytest.mark.parametrize(
     ("rope", "ignores_later_tokens"),
     [({"rope_type": "longrope"}, False), ({"type": "dynamic"}, False), (None, True)],

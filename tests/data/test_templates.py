@@ -92,6 +92,7 @@ def test_words_that_read_like_nulls_are_words(own):
         ("{question}}", "not a format string .*Single '}'"),
         ("no field", "it names no field"),
         ("{qestion}", "names the field 'qestion'.*Did you mean question"),
+        ("{question[0]}", r"its fields are texts: write only {question\[0\]}\.$"),
     ],
 )
 def test_a_template_that_cannot_be_is_refused(own, template, match):
@@ -118,3 +119,20 @@ def test_a_sources_format_that_cannot_be_is_refused(own, form, match):
 def test_an_unknown_policy_is_refused(own):
     with pytest.raises(ConfigError, match="benchmark.mine.on_error is 'ignore': choose from stop"):
         read_candidates(own(on_error="ignore"))
+
+
+@pytest.mark.parametrize("option", ["distinct", "shorten", "answer_field"])
+def test_an_option_names_a_field_of_the_source(own, option):
+    said = (
+        "^benchmark.mine names the field 'passage', which its source lacks. Known: answer, question"
+    )
+    with pytest.raises(ConfigError, match=said):
+        read_candidates(own(**{option: "passage"}))
+
+
+def test_a_width_of_eight_characters_is_the_longest(own):
+    fields = {**FIELDS, "question": "{question:>0000009}"}
+    (found,) = read_candidates(own(fields=fields))
+    assert len(found.examples) == 30
+    with pytest.raises(ConfigError, match="too long"):
+        read_candidates(own(fields={**FIELDS, "question": "{question:>00000009}"}))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from contamination.data.examples import make_text
-from contamination.data.texts import Texts
+from contamination.data.texts import COLUMNS, Texts
 from contamination.detection.config import DetectionConfig
 from contamination.detection.pass_collector import Collector
 
@@ -38,6 +38,10 @@ def test_they_are_the_texts(texts):
     assert texts.take(even).column("label").to_pylist() == [t.label for t in OBJECTS[::2]]
     assert Texts.of(texts) is texts
     assert not Texts.of([])
+    for name in COLUMNS.names:
+        column = texts.column(name)
+        assert column.type == COLUMNS.field(name).type
+        assert column.to_pylist() == [getattr(text, name) for text in OBJECTS]
     with pytest.raises(IndexError):
         texts[200]
 

@@ -3,12 +3,17 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from contamination.training.data import (
     PADDING,
     SequenceOrder,
+    count_loss_tokens,
+    count_texts,
     iter_micro_batch_rows,
     make_exposure_table,
+    positions_in_texts,
+    read_batch,
 )
 
 ORDER = SequenceOrder(sequences=45, batch=8, seed=3)
@@ -69,9 +74,67 @@ def test_exposures_name_a_step_of_each_epoch():
     found = make_exposure_table(ledger, TWICE)
     assert sorted(zip(found["step"], found["sequence"], strict=True)) == sorted(seen)
     assert len(found) == 4
+    assert found.index.tolist() == [0, 1, 2, 3]
+    assert [*found] == ["sequence", "reworded", "step"]
+    assert TWICE.step_by_sequence(1).tolist() == [
+        next(s for s in range(6, 12) if row in TWICE.rows_of_step(s)) for row in range(45)
+    ]
 
 
 def test_exposures_name_the_step_of_each_copy():
     ledger = pd.DataFrame({"sequence": [0, 44, 44, 17]})
     seen = {row: step for step in range(1, 7) for row in ORDER.rows_of_step(step - 1)}
     assert make_exposure_table(ledger, ORDER)["step"].tolist() == [seen[n] for n in (0, 44, 44, 17)]
+
+
+PACKED = [
+    {"input_ids": [5, 6, 7, 8, 9, 0], "text": [0, 0, 0, 1, 1, -1], "output": [1, 1, 0, 1, 0, 0],
+     "texts": 2, "targets": 3, "output_targets": 1},
+    {"input_ids": [4, 3, 2, 1, 9, 0], "text": [2, 2, 2, 2, -1, -1], "output": [0, 0, 1, 1, 1, 0],
+     "texts": 1, "targets": 3, "output_targets": 2},
+]  # fmt: skip
+
+
+def test_a_batch_of_texts_counts_what_has_a_token_before_it_in_its_text():
+    rows = np.array([0, PADDING])
+    batch = read_batch(PACKED, rows)
+    assert batch.ids_BS.tolist() == [PACKED[0]["input_ids"]] * 2
+    assert (batch.real_B.tolist(), batch.rows_B[0].item()) == ([1, 0], 0)
+    assert batch.counted_BS.tolist() == [[1, 1, 0, 1, 0]] * 2
+    assert batch.loss_mask_BS.tolist() == [[1, 1, 0, 1, 0], [0] * 5]
+    assert batch.positions_BS.tolist() == [[0, 1, 2, 0, 1, 0]] * 2
+    assert batch.texts_BS.tolist() == batch.text_numbers_BS.tolist() == [PACKED[0]["text"]] * 2
+    assert batch.text_numbers_BS.dtype == batch.ids_BS.dtype == torch.int64
+    assert read_batch(PACKED, rows, "output").counted_BS.tolist() == [[1, 0, 0, 0, 0]] * 2
+    alone = read_batch(PACKED, np.array([1]))
+    assert alone.positions_BS is None
+    assert alone.counted_BS.tolist() == [[1, 1, 1, 0, 0]]
+    assert read_batch(PACKED, np.array([1]), "output").counted_BS.tolist() == [[0, 1, 1, 0, 0]]
+    moved = batch.to(torch.device("meta"))
+    assert {value.device.type for value in vars(moved).values()} == {"meta"}
+
+
+def test_a_batch_of_a_corpus_counts_all_that_it_predicts():
+    sequences = [{"input_ids": [n, n + 1, n + 2]} for n in range(4)]
+    batch = read_batch(sequences, np.array([3, 1, PADDING])).to(torch.device("cpu"))
+    assert batch.ids_BS.tolist()[:2] == [[3, 4, 5], [1, 2, 3]]
+    assert batch.loss_mask_BS.tolist() == [[1, 1], [1, 1], [0, 0]]
+    assert batch.text_numbers_BS.tolist()[:2] == [[3, 3, 3], [1, 1, 1]]
+    assert (batch.counted_BS, batch.positions_BS, batch.texts_BS) == (None, None, None)
+
+
+def test_positions_begin_anew_with_each_text():
+    texts = np.array([[7, 7, 8, 8, 8, -1], [3, 4, 4, -1, -1, -1]])
+    assert positions_in_texts(texts).tolist() == [[0, 1, 0, 1, 2, 0], [0, 0, 1, 0, 1, 2]]
+
+
+def test_what_a_step_is_divided_by_leaves_padding_out():
+    sequences = [{"input_ids": [1, 2, 3]} for _ in range(4)]
+    rows = np.array([PADDING, 2, PADDING, 0, 1])
+    assert (count_loss_tokens(sequences, rows), count_texts(sequences, rows)) == (6, 3)
+    assert (count_texts(sequences), count_texts(PACKED)) == (4, 3)
+    for rows, counts in (([1, PADDING], (3, 2, 1)), ([0], (3, 1, 2)), ([0, 1], (6, 3, 3))):
+        rows = np.array(rows)
+        found = [count_loss_tokens(PACKED, rows, loss_on) for loss_on in ("all", "output")]
+        assert (*found, count_texts(PACKED, rows)) == counts
+        assert count_loss_tokens(PACKED, rows) == counts[0]

@@ -1,6 +1,7 @@
 """Fine-tuning beside transformers' own loss, with -100 where no loss counts, a text at a time."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -206,13 +207,34 @@ def test_a_model_that_does_not_keep_texts_apart_is_refused(sets, monkeypatch):
     models = {kind: AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **SHAPE, **own))
               for kind, own in kinds.items()}  # fmt: skip
     check_texts_are_separate(models["gpt2"], sets["packed"].sequences, HERE)
-    with pytest.raises(ConfigError, match=r"this mamba does not separate packed texts"):
+    said = (
+        r"^model\.path: this mamba does not separate packed texts: a text's losses change with the "
+        r"text before it in its sequence\. Create the fine-tuning set with "
+        r"finetuning\.layout=padded\.$"
+    )
+    with pytest.raises(ConfigError, match=said):
         check_texts_are_separate(models["mamba"], sets["packed"].sequences, HERE)
     check_texts_are_separate(models["mamba"], sets["padded"].sequences, HERE)
     seen = "transformers.models.gpt2.modeling_gpt2.create_causal_mask"
     monkeypatch.setattr(seen, lambda **_: None)
-    with pytest.raises(ConfigError, match="change with the text before it in its sequence"):
+    said = "this gpt2 does not separate packed texts: a text's losses change with the text before"
+    with pytest.raises(ConfigError, match=said):
         check_texts_are_separate(models["gpt2"], sets["packed"].sequences, HERE)
+    assert models["gpt2"].training
+    with pytest.raises(ConfigError, match=r"this odd does .*: it accepts no positions \(no id\)"):
+        check_texts_are_separate(Refusing(), sets["packed"].sequences, HERE)
+
+
+class Refusing:
+    """A model that takes no positions."""
+
+    config = SimpleNamespace(model_type="odd")
+
+    def eval(self):
+        pass
+
+    def __call__(self, **given):
+        raise TypeError("no id")
 
 
 def test_what_does_not_go_with_a_corpus_or_a_set_is_said(sets, stage, change, tmp_path):
@@ -222,3 +244,8 @@ def test_what_does_not_go_with_a_corpus_or_a_set_is_said(sets, stage, change, tm
     own = replace(own, validation_folder=own.corpus_folder)
     with pytest.raises(ConfigError, match="validation_folder is .* it is a fine-tuning set"):
         run(own)
+    with pytest.raises(ConfigError) as error:
+        run(of(sets["packed"], tmp_path, shared_steps=1))
+    assert str(error.value) == (
+        "training.shared_steps is 1: a fine-tuning set's steps can't be shared: leave it out."
+    )

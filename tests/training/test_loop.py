@@ -281,3 +281,8 @@ def test_an_export_beyond_the_epoch_is_said():
             f"training.{field} has {value}, but the epoch ends after 12 steps (1440 tokens): "
             "leave it out, or enlarge the corpus."
         )
+    twice = SequenceOrder(sequences=45, batch=4, seed=0, epochs=2)
+    asked = TrainingConfig(export_tokens=[45 * 32, 45 * 32 + 1, 46 * 32, 49 * 32 + 1, 90 * 32])
+    assert export_steps(asked, twice, 32) == {12, 13, 14, 24}
+    with pytest.raises(ConfigError, match=r"has 25, but the epochs end after 24 steps \(2880 tok"):
+        export_steps(TrainingConfig(export_steps=[24, 25]), twice, 32)

@@ -11,12 +11,13 @@ from torch.utils._pytree import tree_leaves
 
 from contamination.core.cli import compose_stage
 from contamination.core.errors import ConfigError
-from contamination.training.__main__ import main
 from contamination.training.config import MemoryConfig, MemoryStage, ModelConfig, TrainingConfig
 from contamination.training.loss import token_losses
+from contamination.training.masked_lm import MaskedLMTrainingConfig, roberta_config
 from contamination.training.memory_plan import (
     MACHINES,
     Machine,
+    _engine_alternatives,
     cheapest_change_that_fits,
     format_memory_plan,
     largest_micro_batch,
@@ -25,7 +26,10 @@ from contamination.training.memory_plan import (
 )
 from contamination.training.models import load_or_create_model
 from contamination.training.resources import (
+    MemoryNeed,
+    ModelShape,
     activation_bytes_per_token,
+    masked_lm_flops_per_token,
     memory_need,
     model_shape,
     model_state_bytes,
@@ -271,12 +275,129 @@ def test_the_plan_names_the_run_and_the_verdicts():
     text = format_memory_plan(MemoryStage(model=MODEL, deepspeed=STAGES[2], training=config))
     assert text.startswith("small: 180,160 parameters, bfloat16, ZeRO stage 2, micro-batch 2 × ")
     assert "| fits | yes | yes | yes | yes |" in text
-    large = MemoryStage(ModelConfig(architecture=LLAMA_7B), STAGES[2], config)
-    assert "| fits | no (device) | yes | yes | no (device) |" in format_memory_plan(large)
-    assert format_memory_plan(large).splitlines()[-2:] == [
-        "fits on 1 × 80 GB with zero3_offload",
-        "fits on 1 × 141 GB (H200) with zero3 + micro-batch 1",
+    assert not text.splitlines()[-1].startswith("fits on")
+
+
+PLAN = """\
+llama: 6,738,415,616 parameters, bfloat16, ZeRO stage 2, micro-batch 2 × 2048 tokens, \
+{} activation checkpointing, 250 GB of host memory per device
+
+| GB per device | 1 × 80 GB | 8 × 80 GB | 2 nodes × 8 × 80 GB | 1 × 141 GB (H200) |
+| --- | ---: | ---: | ---: | ---: |
+| weights | 13.5 | 13.5 | 13.5 | 13.5 |
+| gradients | 13.5 | 1.7 | 0.8 | 13.5 |
+| optimizer's states | 80.9 | 10.1 | 5.1 | 80.9 |
+| gradients in the step | 27.0 | 3.4 | 1.7 | 27.0 |
+| buffers | 1.0 | 1.0 | 1.0 | 1.0 |
+| activations | 24.6 | 24.6 | 24.6 | 24.6 |
+| logits | 1.6 | 1.6 | 1.6 | 1.6 |
+| peak | 135.0 | 52.4 | 46.5 | 135.0 |
+| host memory per node | 40.4 | 323.4 | 323.4 | 40.4 |
+| fits | no (device) | yes | yes | no (device) |
+| largest micro-batch | – | 2 | 2 | – |
+
+fits on 1 × 80 GB with zero3_offload
+fits on 1 × 141 GB (H200) with zero3 + micro-batch 1"""
+
+
+def test_the_plan_of_llama_7b_is_a_table_of_the_machines():
+    config = TrainingConfig(dtype="bfloat16", micro_batch_sequences=2)
+    stage = MemoryStage(ModelConfig(name="llama", architecture=LLAMA_7B), STAGES[2], config)
+    assert format_memory_plan(stage) == PLAN.format("no")
+    recomputing = replace(stage, training=replace(config, activation_checkpointing=True))
+    assert format_memory_plan(recomputing).splitlines()[0] == PLAN.format("with").splitlines()[0]
+    host = replace(stage, memory=MemoryConfig(host_gigabytes_per_device=1.5))
+    assert "| fits | no (device, host) | no (host) |" in format_memory_plan(host)
+
+
+def test_higher_stages_and_then_offloading_keep_what_is_configured():
+    cpu, own = {"device": "cpu"}, {"reduce_bucket_size": 7}
+    alternatives = [*_engine_alternatives({"zero_optimization": {"stage": 0, **own}, "a": 1})]
+    assert alternatives[0] == ("", {"zero_optimization": {"stage": 0, **own}, "a": 1})
+    assert alternatives[1:] == [
+        (name, {"zero_optimization": {**own, **zero}})
+        for name, zero in (
+            ("zero1", {"stage": 1, "overlap_comm": False}),
+            ("zero2", {"stage": 2, "overlap_comm": True}),
+            ("zero3", {"stage": 3, "overlap_comm": True}),
+            ("zero3_offload", {"stage": 3, "offload_optimizer": cpu, "offload_param": cpu}),
+        )
     ]
+    assert [name for name, _ in _engine_alternatives({})] == [
+        "", "zero1", "zero2", "zero3", "zero3_offload"
+    ]  # fmt: skip
+    assert [name for name, _ in _engine_alternatives(STAGES[3])] == ["", "zero3_offload"]
+
+
+SHAPE = ModelShape(
+    parameters=1000, largest=400, layers=3, hidden=8, intermediate=20, heads=4, kv_heads=2,
+    head_dim=6, vocabulary=50,
+)  # fmt: skip
+NEEDS = {  # of 4 processes, bfloat16: weights, gradients, optimizer, step, buffers, loading, host
+    0: (2000, 2000, 8000, 0, 0, 4000, 1.5 * 4000),
+    1: (2000, 2000, 3000, 1000, 2 * 2 * 100, 4000, 1.5 * 4000),
+    2: (2000, 500, 3000, 1000, 2 * 2 * 100, 4000, 1.5 * 4000),
+    3: (500, 500, 3000, 1000, 2 * (100 + 1000), 0, 1.5 * 4 * 400),
+    "3 with its optimizer offloaded": (500, 0, 0, 0, 2200, 0, 1.5 * (4 * 250 + 12 * 250)),
+    "3 offloaded": (0, 0, 0, 0, 2200, 0, 1.5 * (4 * 250 + 12 * 250 + 2 * 250)),
+}
+
+
+@pytest.mark.parametrize("case", NEEDS)
+def test_the_memory_of_a_shape_is_that_of_a_calculation_by_hand(case):
+    host = {"device": "cpu"}
+    node = {"stage": case if isinstance(case, int) else 3, "reduce_bucket_size": 100,
+            "overlap_comm": True}  # fmt: skip
+    node |= {} if isinstance(case, int) else {"offload_optimizer": host}
+    node |= {"offload_param": host} if case == "3 offloaded" else {}
+    config = TrainingConfig(micro_batch_sequences=2, dtype="bfloat16")
+    states = NEEDS[case]
+    layer = 2 * 8 * 8 + (2 * 2 * 24 + 2 * 2 * 12 + 4 * 4) + 2 * 4 * 20
+    expected = MemoryNeed(*states[:5], 10 * (3 * layer + 8 * 8), 10 * 50 * 4 * 3, *states[5:])
+    found = memory_need(SHAPE, config, {"zero_optimization": node}, 4, 5)
+    assert found == expected
+    backward = states[4] + expected.activations + expected.logits
+    assert found.total == max(sum(states[:3]) + max(backward, states[3]), states[5])
+
+
+def test_the_peak_is_in_the_step_or_the_loading_where_these_need_most():
+    need = MemoryNeed(1, 2, 4, 100, 8, 16, 32, 5, 0)
+    assert need.total == 107
+    assert replace(need, step=0).total == 63
+    assert replace(need, loading=500).total == 500
+
+
+def test_buckets_have_deepspeeds_defaults():
+    large = replace(SHAPE, parameters=4 * 10**9)
+    buffers = [
+        model_state_bytes(large, 2, {"zero_optimization": {"stage": 3, **own}}, 2)["buffers"]
+        for own in ({}, {"stage3_max_live_parameters": 3e9}, {"reduce_bucket_size": 4e9})
+    ]
+    assert buffers == [2 * (5e8 + 1e9), 2 * (5e8 + 3e9), 2 * (4e9 + 1e9)]
+    assert model_state_bytes(large, 4, STAGES[2], 2)["buffers"] == 4 * 5e8
+    for own, moved in (({}, 1e9), ({"sub_group_size": 5e8}, 5e8)):
+        zero = {"zero_optimization": {"stage": 3, **own}}
+        assert model_state_bytes(large, 2, zero, 2)["step"] == 4 * moved
+    assert model_state_bytes(large, 2, STAGES[2], 2)["step"] == 4 * 2e9
+
+
+def test_a_shape_without_llamas_fields_is_that_of_gpt_2():
+    small = {"vocab_size": 60, "n_embd": 8, "n_layer": 2, "n_head": 2, "bos_token_id": 1,
+             "eos_token_id": 2, "n_positions": 32}  # fmt: skip
+    found = model_shape(ModelConfig(architecture={"model_type": "gpt2", **small}))
+    layer = 4 * 8 * 8 + 2 * 8 * 32 + (4 + 1 + 4) * 8 + 2 * 2 * 8
+    assert found == ModelShape(
+        parameters=(60 + 32) * 8 + 2 * layer + 2 * 8, largest=60 * 8, layers=2, hidden=8,
+        intermediate=32, heads=2, kv_heads=2, head_dim=4, vocabulary=60,
+    )  # fmt: skip
+
+
+def test_a_masked_models_positions_are_not_multiplied():
+    config = roberta_config(MaskedLMTrainingConfig(hidden_size=16, layers=1, heads=2), 60, 8)
+    layer = 4 * (16 * 16 + 16) + (16 * 64 + 64) + (64 * 16 + 16) + 4 * 16
+    others = 60 * 16 + 16 + 2 * 16 + (16 * 16 + 16) + 2 * 16 + 60  # embeddings, then the head
+    expected = 6 * (layer + others) + 12 * 16 * 8
+    assert masked_lm_flops_per_token(config, 8) == expected
 
 
 def test_what_the_engine_refuses_is_not_planned():
@@ -293,7 +414,7 @@ def test_an_architecture_without_a_vocabulary_is_refused():
 def test_a_local_folder_goes_before_the_architecture():
     given = ModelConfig(path="tests/golden/target", architecture=LLAMA_7B)
     assert model_shape(given).hidden < 4096
-    with pytest.raises(ConfigError, match="there is no such folder"):
+    with pytest.raises(ConfigError, match="^model.path is ./nowhere/model.: there is no such"):
         model_shape(ModelConfig(path="/nowhere/model", architecture=LLAMA_7B))
 
 
@@ -302,6 +423,8 @@ def test_a_hub_id_with_an_architecture_needs_no_hub(large):
 
 
 def test_the_command_prints_the_plan_of_its_settings():
+    from contamination.training.__main__ import main
+
     words = ["deepspeed=zero3", "memory.sequence_tokens=512"]
     done = run_in_fork(main, "training", "memory", *words)
     plan = format_memory_plan(compose_stage("memory", words, MemoryStage))

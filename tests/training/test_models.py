@@ -17,7 +17,12 @@ from contamination.core.hashing import file_digest
 from contamination.core.models import load_config, load_model, load_tokenizer, resolve_model_path
 from contamination.detection.models.hf_model import HFModel
 from contamination.training.config import ModelConfig, TrainingStage
-from contamination.training.models import hf_folder, load_or_create_model, model_digest
+from contamination.training.models import (
+    check_architecture,
+    hf_folder,
+    load_or_create_model,
+    model_digest,
+)
 from contamination.training.resources import model_shape
 
 GOLDEN = "tests/golden/target"
@@ -212,6 +217,57 @@ def test_a_models_own_code_is_not_run_unasked(own_code):
         load_or_create_model(ModelConfig(path=own_code), 10, 10, 0)
     with pytest.raises(ConfigError, match="masked_lm.path is .*can't be used here"):
         load_config("masked_lm.path", own_code)
+
+
+def test_trust_is_handed_to_what_loads_the_model(monkeypatch):
+    given, model = [], load_model("model.path", GOLDEN)
+    loading = "contamination.training.models.load_model"
+    monkeypatch.setattr(loading, lambda *where, **how: given.append((where, how)) or model)
+    for trusted in (True, False):
+        load_or_create_model(ModelConfig(path=GOLDEN, trust_remote_code=trusted), 512, 16, 0)
+    place = "model.path", str(Path(GOLDEN).resolve())
+    assert given == [(place, {"trust_remote_code": trusted}) for trusted in (True, False)]
+
+
+LLAMA = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1,
+         "num_attention_heads": 2}  # fmt: skip
+
+
+def test_an_architecture_that_does_not_fit_is_said():
+    cases = {
+        "^model.architecture.max_position_embeddings is 64, but a model with random weights is "
+        r"trained on sequences of 32 tokens: leave it out \(null\), or pack sequences of as many "
+        r"\(model.pretraining.sequence_tokens; injection.sequence_tokens without one\).$":
+            {"max_position_embeddings": 64},
+        r"^The model has 100 tokens \(model.path's, or model.architecture.vocab_size\), the "
+        r"corpus's tokenizer 101: pack the corpus with the model's own tokenizer "
+        r"\(tokenizer.path=<the model's folder>\).$": {"vocab_size": 100},
+        "num_attention_heads=3 is not a multiple of 2 key-value heads":
+            {"hidden_size": 18, "num_attention_heads": 3, "num_key_value_heads": 2},
+        "num_hidden_layers=0 is below 1": {"num_hidden_layers": 0},
+    }  # fmt: skip
+    for said, fields in cases.items():
+        with pytest.raises(ConfigError, match=said):
+            check_architecture(ModelConfig(architecture={**LLAMA, **fields}), 101, 32)
+    for fields, size in (({"vocab_size": 101}, 101), ({"vocab_size": None}, 101), ({}, 101)):
+        given = {**LLAMA, **fields, "max_position_embeddings": 32}
+        found = check_architecture(ModelConfig(architecture=given), 101, 32)
+        assert (found.vocab_size, found.max_position_embeddings) == (size, 32)
+    with pytest.raises(ConfigError) as error:
+        ModelConfig()
+    assert str(error.value) == (
+        "model.path is None: give a Hugging Face folder or hub id, or a model.architecture."
+    )
+
+
+def test_random_weights_are_drawn_from_the_seed():
+    config = ModelConfig(architecture=LLAMA)
+    weights = [
+        load_or_create_model(config, 101, 32, seed).get_output_embeddings().weight
+        for seed in (3, 3, 4)
+    ]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
 
 
 def test_a_models_own_code_runs_where_it_is_trusted(own_code, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import gc
 import math
+import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -14,14 +15,23 @@ from torch import nn
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaModel
 
 import contamination.injection
+from contamination.core.artifacts import WrittenFiles, build_or_open
+from contamination.core.distributed import World
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.models import load_config, load_model
 from contamination.training import checkpoints, loss
+from contamination.training.checkpoints import SavedCheckpoint
 from contamination.training.config import ModelConfig, TrainingConfig
 from contamination.training.data import PADDING, SequenceOrder
 from contamination.training.models import load_or_create_model
-from contamination.training.run import _sequence_order, run
-from contamination.training.trained_model import ancestry_of, open_checkpoint
+from contamination.training.run import _prepare_loop, _sequence_order, run
+from contamination.training.trained_model import (
+    RANDOM_WEIGHTS,
+    ancestry_of,
+    is_export,
+    open_checkpoint,
+    open_trained,
+)
 from tests.rounding import TRAINING
 
 
@@ -105,6 +115,11 @@ def test_the_artefact_holds_the_whole_run(stage):
         "past_is_whole": True,
     }
     assert trained.artifact.counts == counts
+    assert re.fullmatch("toy-lr0.01-toy-.*[0-9a-f]{12}", trained.artifact.path.name)
+    assert {*trained.artifact.inputs} == {"corpus"}
+    assert [*trained.artifact.records] == ["config.yaml", "metrics.jsonl"]
+    names = {"config.json", "model.safetensors", "tokenizer.json"}
+    assert {"exposures.parquet", *(f"hf/{name}" for name in names)} <= {*trained.artifact.files}
     assert trained.metrics["step"].tolist() == list(range(1, 13))
     tokens = [min(4 * step, 45) * 32 for step in range(1, 13)]  # the last batch is not full
     assert trained.metrics["tokens"].tolist() == tokens
@@ -201,6 +216,59 @@ def test_what_does_not_fit_is_said(stage, change, tmp_path):
         run(replace(stage, corpus_folder=str(tmp_path / "none")))
 
 
+def test_a_corpus_has_to_be_named(stage):
+    with pytest.raises(ConfigError) as error:
+        run(replace(stage, corpus_folder=""))
+    assert str(error.value) == (
+        "corpus_folder is '': give a folder that the injection stage wrote, runs/corpus/…."
+    )
+
+
+def test_the_processes_that_train_are_started_unless_the_model_is_finished(stage, change, tmp_path):
+    """Their number is theirs to check; what is left of the checkpoints is removed."""
+    started = []
+
+    def start(folder):
+        started.append(folder)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(change(batch_sequences=5), start)
+    with pytest.raises(ConfigError, match="warmup_steps is 99"):
+        run(change(warmup_steps=99), start)
+    assert len(started) == 1
+    made = run(stage)
+    (made.path / "checkpoints").mkdir()
+    assert run(stage, start) == made
+    assert not (made.path / "checkpoints").exists()
+    assert len(started) == 1
+    assert started[0].parent == made.path.parent
+
+
+@pytest.mark.parametrize(
+    ("saved_by", "zero", "converts"), [(2, 1, True), (1, 1, False), (2, 0, False)]
+)
+def test_a_checkpoint_of_more_processes_is_loaded_in_its_universal_form(
+    stage, tmp_path, monkeypatch, saved_by, zero, converts
+):
+    calls, world = [], World(0, 1, torch.device("cpu"))
+    given = SavedCheckpoint(tmp_path, 3, saved_by, {})
+    universal = checkpoints.LOAD_UNIVERSAL
+
+    def started(model, config, deepspeed, steps, world):
+        calls.append((deepspeed.get("checkpoint"), steps))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoints, "convert_to_universal", lambda *how: calls.append(how))
+    monkeypatch.setattr("contamination.training.run.engines.start_engine", started)
+    corpus = contamination.injection.open_corpus(stage.corpus_folder)
+    stage = replace(stage.resolved(), deepspeed={"zero_optimization": {"stage": zero}})
+    with pytest.raises(KeyboardInterrupt):
+        _prepare_loop(stage, corpus, tmp_path, {}, given, world)
+    loaded = (universal["checkpoint"] if converts else None, 12)
+    assert calls == [(given, world)] * converts + [loaded]
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 def test_the_optimizers_states_do_not_stay_in_memory(stage):
     def numbers():
@@ -245,3 +313,61 @@ def test_of_several_processes_one_hashes_what_is_read(stage, monkeypatch):
         run(replace(stage, model=given))
     assert found["inputs"]["model"] == "rank 0's"
     assert isinstance(found["world"], Follower)
+
+
+def finished(folder, inputs, counts):
+    """A finished training with exports of steps 2 and 5."""
+
+    def write(folder):
+        names = ["exports/step-00000002", "exports/step-00000005", "hf"]
+        for name in names:
+            (folder / name).mkdir(parents=True)
+            (folder / name / "model.safetensors").write_text(name)
+            (folder / name / "config.json").write_text("{}")
+        files = [
+            f"{name}/{file}" for name in names for file in ("config.json", "model.safetensors")
+        ]
+        return WrittenFiles(files, counts)
+
+    return build_or_open(folder / "model" / "a-1", {}, inputs, write)
+
+
+def test_a_models_past_is_its_earlier_exports_and_its_start(tmp_path):
+    made = finished(tmp_path, {"model": "start"}, {})
+    names = {}
+    for part in ("exports/step-00000002", "exports/step-00000005", "hf"):
+        copy = shutil.copytree(made.path / part, tmp_path / "copies" / part)
+        names[part] = ancestry_of("m", str(copy)).names  # of a folder of which nothing is known
+        assert len(names[part]) == 2  # of all files, and of the weights
+    second, fifth, last = names.values()
+    found = [ancestry_of("m", str(made.path / part)) for part in names]
+    assert [(each.names, each.past, each.whole) for each in found] == [
+        (second, {"start"}, False), (fifth, {"start"} | second, False),
+        (last | {made.digest}, {"start"} | second | fifth, False),
+    ]  # fmt: skip
+    assert ancestry_of("m", str(made.path)) == found[2]
+    assert found[2].manifest_entries() == {
+        "past": sorted({"start", made.digest, *second, *fifth, *last}), "past_is_whole": False
+    }  # fmt: skip
+    assert found[2].has_been(found[0])
+    assert not found[0].has_been(found[1])
+    whole = finished(tmp_path / "whole", {}, {})
+    assert ancestry_of("m", str(whole.path)).whole
+    told = finished(tmp_path / "told", {"model": "x"}, {"past": ["p"], "past_is_whole": True})
+    start = ancestry_of("m", str(told.path / "exports" / "step-00000002"))
+    assert (start.past, start.whole) == ({"p"}, True)
+    assert RANDOM_WEIGHTS.manifest_entries() == {"past": [], "past_is_whole": True}
+    assert is_export(made.path / "exports" / "step-00000002")
+    assert not is_export(made.path / "hf")
+    with pytest.raises(ConfigError, match="^m is './nowhere'"):
+        ancestry_of("m", "./nowhere")
+    with pytest.raises(ConfigError) as error:
+        open_trained("model_folder", made.path)
+    assert str(error.value) == (
+        f"model_folder is {str(made.path)!r}: this model was adopted, so there is no record of "
+        "when it saw which texts. Give a folder that the training stage wrote."
+    )
+    assert open_checkpoint(made.path).evaluations.to_dict("list") == {"step": []}
+    assert [*open_checkpoint(made.path).exports.items()] == [
+        (n, made.path / "exports" / f"step-{n:08d}") for n in (2, 5)
+    ]

@@ -1,14 +1,20 @@
 """Branches that share steps equal the trainings that were never branched, bit by bit."""
 
+import hashlib
 import json
 import logging
+import re
 import shutil
+import struct
 from dataclasses import replace
 
 import pytest
 
 from contamination.core.errors import ArtifactError, ConfigError
+from contamination.core.integrity import MANIFEST
+from contamination.injection.corpus import open_corpus
 from contamination.training import loop, training_prefix
+from contamination.training.data import SequenceOrder
 from contamination.training.run import run
 
 STEPS = 5
@@ -85,6 +91,42 @@ def test_a_training_that_differs_before_does_not_share_the_steps(
     assert len(list((runs / "training_prefix").glob("*/manifest.json"))) == 2
 
 
+def test_a_prefix_is_named_after_all_that_changes_its_state(stored, toy_stage, corpus_folder):
+    (folder,) = stored.glob("training_prefix/*")
+    assert re.fullmatch(f"toy-step{STEPS}-[0-9a-f]{{12}}", folder.name)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    corpus, tokens = open_corpus(corpus_folder), hashlib.sha256()
+    for row in range(STEPS * 4):
+        tokens.update(struct.pack("<33q", 32, *corpus.sequences[row]["input_ids"]))
+    rates = json.dumps([0.01, [[0.01, 0.1]] * STEPS])
+    assert manifest["identity"] == {
+        "steps": STEPS, "tokens": tokens.hexdigest(), "exports": [3], "deepspeed": {},
+        "rates": hashlib.sha256(rates.encode()).hexdigest(),
+        "training": {
+            "batch_sequences": 4, "beta1": 0.9, "beta2": 0.95, "clip_norm": 1.0,
+            "dtype": "float32", "micro_batch_sequences": 2, "activation_checkpointing": False,
+            "compile": False,
+        },
+        "processes": 1, "trust_remote_code": False,
+        "random_weights": {
+            "architecture": toy_stage.model.architecture, "context": 32, "vocabulary": 1024,
+            "seed": toy_stage.resolved().training.init_seed,
+        },
+    }  # fmt: skip
+    assert manifest["inputs"] == {"tokenizer": corpus.tokenizer.digest}
+    assert manifest["counts"] == {"steps": STEPS}
+    assert [line[0] for line in losses(folder)] == [1, 2, 3, 4, 5]
+    assert not list(folder.glob("checkpoint/complete.json"))
+
+
+def test_a_batch_that_is_not_full_has_a_digest_of_its_own():
+    digest = hashlib.sha256(struct.pack("<3q3q", 2, 5, 6, 2, 7, 8))
+    digest.update(struct.pack("<3q", 2, 9, 1) + b"padding")
+    sequences = [{"input_ids": ids} for ids in ([5, 6], [7, 8], [9, 1])]
+    found = training_prefix._digest_of_tokens(sequences, SequenceOrder(3, 2, None), 2)
+    assert found == digest.hexdigest()
+
+
 def test_the_first_training_stores_its_prefix_and_equals_one_that_shares_none(
     stored, toy_stage, tmp_path
 ):
@@ -133,13 +175,16 @@ def test_a_damaged_prefix_is_not_continued(stored, toy_stage, tmp_path):
 
 @pytest.mark.parametrize(
     ("fields", "said"),
-    [({"shared_steps": 12}, "training.shared_steps is 12: the training has 12 steps"),
-     ({"shared_steps": 3, "evaluate_every_steps": 2}, "training.shared_steps is 3: it is not poss"),
-     ({"shared_steps": 3, "objective": "ascent"}, "training.shared_steps is 3: it is not possib")],
+    [({"shared_steps": 12}, "12: the training has 12 steps: give fewer, or leave it out."),
+     ({"shared_steps": 3, "evaluate_every_steps": 2}, "3: it is not possible with "
+      "training.evaluate_every_steps: leave one of them out."),
+     ({"shared_steps": 3, "objective": "ascent"}, "3: it is not possible with training.objective: "
+      "leave one of them out.")],
 )  # fmt: skip
 def test_shared_steps_that_do_not_fit_are_refused(change, fields, said):
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError) as error:
         run(change(**fields))
+    assert str(error.value) == f"training.shared_steps is {said}"
 
 
 def losses(folder):

@@ -3,6 +3,8 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,17 +15,28 @@ from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_model
 from contamination.injection.config import InjectionConfig, InjectionStage, TokenizerConfig
 from contamination.injection.corpus import open_corpus
+from contamination.injection.finetuning.prompts import EncodedText
 from contamination.injection.run import run as inject
+from contamination.training import loss
 from contamination.training.config import TrainingConfig
 from contamination.training.data import SequenceOrder, read_batch
 from contamination.training.objectives import OBJECTIVES
-from contamination.training.objectives.base import Objective
-from contamination.training.objectives.choose import OBJECTIVE_CLASSES, make_objective
+from contamination.training.objectives.base import Objective, iter_micro_batches
+from contamination.training.objectives.choose import (
+    OBJECTIVE_CLASSES,
+    check_objective,
+    make_objective,
+)
+from contamination.training.objectives.kl_retain import RetainedKL
+from contamination.training.objectives.likelihood import Likelihood
+from contamination.training.objectives.relabel import Relabel
+from contamination.training.objectives.rmu import RetainedActivations
 from contamination.training.run import run
 from contamination.training.trained_model import ancestry_of, open_checkpoint
 from contamination.training.unlearning import planned_retained_tokens
 from tests.rounding import TRAINING
 from tests.training.conftest import TARGET
+from tests.training.plain import tiny
 from tests.training.processes import losses, train
 from tests.training.test_finetuning import DEEPSPEED, killed_and_resumed, of, texts_of
 
@@ -89,7 +102,9 @@ def test_an_objective_is_its_formula(sets, models, monkeypatch, name, layout):
     start, now, reinforced = models
     monkeypatch.setattr(
         "contamination.training.objectives.relabel.load_model",
-        lambda field, *_: {"training.reinforced_path": reinforced}[field],
+        lambda *given: {
+            ("training.reinforced_path", str(Path(REFERENCE).resolve()), "float32"): reinforced
+        }[given],
     )
     objective = make_objective(config).prepare_from_start(start, corpus.sequences, config, HERE)
     rows = np.arange(len(corpus.sequences))
@@ -100,6 +115,8 @@ def test_an_objective_is_its_formula(sets, models, monkeypatch, name, layout):
     found = total / objective.count_terms(corpus.sequences, rows)
     assert found == pytest.approx(naive(name, models, corpus, loss_on), rel=EXACT)
     assert objective.weight == (-1 if name == "ascent" else 1)
+    if name == "relabel":
+        assert (objective.labels.dtype, objective.labels.shape) == (np.int32, (len(rows), 96))
 
 
 @pytest.mark.parametrize("name", OBJECTIVES)
@@ -111,6 +128,74 @@ def test_every_objective_has_what_all_have_in_common(name):
         assert (type(objective), objective.loss_on, objective.compiled) == (
             OBJECTIVE_CLASSES[name], loss_on, compiled
         )  # fmt: skip
+
+
+KEPT = (RetainedKL(loss_on="output"), RetainedActivations(loss_on="output"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*OBJECTIVES, *KEPT],
+    ids=lambda one: one if isinstance(one, str) else type(one).__name__,
+)
+def test_a_steps_sum_is_divided_by_the_terms_of_its_own_rows(sets, name):
+    own, rows = sets["packed"].sequences, np.array([2, -1, 0])
+    objective = name
+    if isinstance(name, str):
+        objective = make_objective(TrainingConfig(objective=name, loss_on="output"))
+    tokens = sum(
+        int(sum((own[n]["output"][1:] == 1) & (own[n]["text"][1:] == own[n]["text"][:-1])))
+        for n in (2, 0)
+    )
+    texts = len({*own[2]["text"], *own[0]["text"]} - {-1})
+    by_token = isinstance(objective, Likelihood | Relabel | RetainedKL)
+    assert objective.count_terms(own, rows) == (tokens if by_token else texts)
+    assert texts < tokens < len(own[0]["input_ids"]) * 2
+
+
+@pytest.mark.parametrize("name", ["likelihood", "npo", "simnpo", "idk_dpo", "relabel"])
+def test_a_compiled_objective_has_a_compiled_loss(monkeypatch, name):
+    calls, sequences = [], [{"input_ids": [1, 2, 3, 4]}, {"input_ids": [5, 6, 7, 8]}]
+
+    def compiled(*given):
+        calls.append(1)
+        return loss._cross_entropies(*given)
+
+    monkeypatch.setattr(loss, "_compiled_cross_entropies", lambda: compiled)
+    batch, values = read_batch(sequences, np.array([0, 1])), {}
+    for compiles in (False, True):
+        objective = make_objective(TrainingConfig(objective=name, compile=compiles))
+        if name in ("npo", "idk_dpo"):
+            objective = replace(objective, reference=np.zeros(4))
+        if name == "idk_dpo":
+            answers = [EncodedText(np.array([1, n]), np.array([False, True]), 0, 2) for n in (3, 4)]
+            objective = replace(objective, answers=answers)
+        if name == "relabel":
+            objective = replace(objective, labels=np.array([[0, 1, 2, 3]] * 2))
+        assert not calls
+        values[compiles] = objective.loss_sum(tiny(), batch).item()
+    assert calls == [1]
+    assert values[True] == values[False]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_all_processes_read_all_sequences_once_in_as_many_passes(processes):
+    modes, sequences = [], [{"input_ids": [n, n]} for n in range(7)]
+    engine = SimpleNamespace(eval=lambda: modes.append("eval"), train=lambda: modes.append("train"))
+    config, seen = TrainingConfig(micro_batch_sequences=2), []
+    for rank in range(processes):
+        world = World(rank, processes, torch.device("cpu"))
+        batches = []
+        for batch in iter_micro_batches(engine, sequences, "all", config, world):
+            assert modes == ["eval"]
+            batches.append(batch)
+        assert modes == ["eval", "train"]
+        modes.clear()
+        assert len(batches) == -(-7 // (2 * processes))
+        assert all(batch.ids_BS.shape == (2, 2) for batch in batches)
+        seen += [(i, int(b.ids_BS[row, 0])) for i, b in enumerate(batches)
+                 for row in range(2) if b.real_B[row]]  # fmt: skip
+    assert sorted(seen) == [(n // (2 * processes), n) for n in range(7)]
 
 
 def test_the_objectives_are_named_once_and_difference_is_ascent_with_retained_text():
@@ -215,7 +300,8 @@ BAD = {
     "no reinforced model": ({"objective": "relabel"}, "training.reinforced_path is None: training"),
     "a model in vain": ({"objective": "npo", "reinforced_path": TARGET}, "leave it out, or choose"),
     "another tokenizer": (
-        {"objective": "npo", "retain_folder": "OTHER"}, "it has another tokenizer",
+        {"objective": "npo", "retain_folder": "OTHER"},
+        "it has another tokenizer: pack it with the corpus's (tokenizer.path).",
     ),
 }  # fmt: skip
 
@@ -229,6 +315,63 @@ def test_what_an_unlearner_lacks_is_said(forget, clean, tmp_path, case):
     with pytest.raises(ConfigError) as error:
         run(of(forget, tmp_path, **fields))
     assert message in str(error.value)
+
+
+KEEPS = {"retain_folder": "kept"}
+REFUSED = [
+    ({"objective": "ascent", **KEEPS}, "retain_folder is 'kept': training.objective is 'ascent', "
+     "which learns nothing beside the corpus: leave it out, or choose difference."),
+    ({"objective": "difference"}, "retain_folder is None: training.objective=difference keeps "
+     "text: give a packed clean corpus, runs/corpus/…."),
+    ({"objective": "npo", "retain_loss": "kl"}, "retain_loss is 'kl': there is no retained text: "
+     "give training.retain_folder, or leave it out."),
+    ({"objective": "rmu", **KEEPS}, "rmu_layer is None: training.objective=rmu steers the output "
+     "of one layer: give its number, from 0 (a middle layer; 7 in models of 7 billion weights)."),
+    ({"objective": "npo", "rmu_layer": 0}, "rmu_layer is 0: training.objective is 'npo': leave it "
+     "out, or choose rmu."),
+    ({"objective": "npo", "retain_loss": "activations", **KEEPS}, "retain_loss is 'activations': "
+     "only training.objective=rmu names a layer: choose nll or kl."),
+    ({"objective": "rmu", "rmu_layer": 0, "compile": True, **KEEPS}, "compile is True: training."
+     "objective=rmu reads a layer's output, which is fused away: choose false."),
+    ({"objective": "idk_dpo"}, "idk_answers is None: training.objective=idk_dpo prefers other "
+     "answers to the forget set's: give a text file with one per line, such as "
+     '"I don\'t know.".'),
+    ({"objective": "npo", "idk_answers": "a.txt"}, "idk_answers is 'a.txt': training.objective is "
+     "'npo': leave it out, or choose idk_dpo."),
+    ({"objective": "relabel"}, "reinforced_path is None: training.objective=relabel needs a model "
+     "that was trained further on the forget set: train one with training.objective=likelihood "
+     "and give its folder, runs/model/…."),
+    ({"reinforced_path": "m"}, "reinforced_path is 'm': training.objective is 'likelihood': leave "
+     "it out, or choose relabel."),
+    ({"forget_weight": 0.5}, "forget_weight is 0.5: training.objective=likelihood forgets "
+     "nothing: leave it out, or choose an unlearner."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "said"), REFUSED)
+def test_a_field_that_does_not_fit_the_objective_is_refused(fields, said):
+    with pytest.raises(ConfigError) as error:
+        check_objective(TrainingConfig(**fields))
+    assert str(error.value) == f"training.{said}"
+
+
+def test_what_fits_the_objective_is_accepted():
+    idk = TrainingConfig(objective="idk_dpo", idk_answers="a.txt")
+    for config in (
+        TrainingConfig(), TrainingConfig(objective="ascent", forget_weight=0.5), idk,
+        TrainingConfig(objective="difference", retain_loss="kl", **KEEPS),
+        TrainingConfig(objective="npo", retain_loss="nll", compile=True),
+        TrainingConfig(objective="rmu", rmu_layer=0, **KEEPS),
+        TrainingConfig(objective="rmu", rmu_layer=0, retain_loss="kl", **KEEPS),
+        TrainingConfig(objective="relabel", reinforced_path="m", **KEEPS),
+    ):  # fmt: skip
+        check_objective(config)
+    with pytest.raises(ConfigError) as error:
+        check_objective(idk, has_outputs=False)
+    assert str(error.value) == (
+        "training.objective is 'idk_dpo': a packed corpus has no prompts to answer: give a "
+        "fine-tuning set of prompts and outputs (python -m injection finetuning), or choose simnpo."
+    )
 
 
 @DEEPSPEED

@@ -3,8 +3,10 @@
 import math
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -12,16 +14,36 @@ from contamination.core.distributed import World
 from contamination.core.errors import ConfigError
 from contamination.core.models import load_model
 from contamination.core.seeds import derive_seed
+from contamination.data.examples import lines_digest
+from contamination.injection.corpus import FinetuningSet, open_corpus
 from contamination.injection.finetuning.prompts import PromptedText
 from contamination.training.config import ModelConfig, TrainingConfig
-from contamination.training.data import read_batch
+from contamination.training.data import SequenceOrder, read_batch
+from contamination.training.models import model_digest
 from contamination.training.objectives.choose import make_objective
-from contamination.training.objectives.frozen import find_layer, frozen_copy
-from contamination.training.objectives.idk_dpo import _with_answer, reversed_end
-from contamination.training.objectives.retained import make_retained_objective
+from contamination.training.objectives.frozen import _captured, find_layer, frozen_copy
+from contamination.training.objectives.idk_dpo import (
+    IdkDPO,
+    _with_answer,
+    iter_prompted_texts,
+    read_answers,
+    reversed_end,
+)
+from contamination.training.objectives.kl_retain import RetainedKL
+from contamination.training.objectives.likelihood import Likelihood
+from contamination.training.objectives.relabel import generic_labels
+from contamination.training.objectives.retained import check_reference, make_retained_objective
+from contamination.training.objectives.rmu import RetainedActivations
 from contamination.training.run import run
 from contamination.training.trained_model import open_checkpoint
+from contamination.training.unlearning import (
+    count_retained_tokens,
+    input_digests,
+    open_retained,
+    planned_retained_tokens,
+)
 from tests.training.conftest import TARGET
+from tests.training.plain import tiny
 from tests.training.test_finetuning import DEEPSPEED, of, texts_of
 from tests.training.test_unlearning import (
     clean,  # noqa: F401
@@ -97,14 +119,14 @@ def naive_rmu(start, now, corpus, loss_on, _):
 
 def naive_idk(start, now, corpus, loss_on, objective):
     beta, terms = 0.1, []
-    hf = corpus.tokenizer.hf
+    hf, drawn = corpus.tokenizer.hf, np.random.default_rng(derive_seed(7, "idk"))
     for row, (ids, output, *_) in zip(
         corpus.instructions.itertuples(), texts_of(corpus), strict=True
     ):
         answers = [f"{row.text[: row.output_start]}{line}" for line in IDK.split("\n") if line]
         own = objective.answers[row.Index]
         rows = [[*hf(text)["input_ids"], hf.eos_token_id] for text in answers]
-        assert own.ids.tolist() in rows
+        assert own.ids.tolist() == rows[drawn.integers(len(rows))]
         prompt = sum(1 for flag in own.output if not flag)
         kinds = []
         for model in (now, start):
@@ -162,7 +184,7 @@ def test_values_and_gradients_are_those_of_a_loop_over_texts(
     config = TrainingConfig(
         objective="rmu" if retains else name, retain_loss=name if retains else None,
         loss_on=loss_on, micro_batch_sequences=3, simnpo_beta=0.5, simnpo_delta=4.0,
-        rmu_layer=LAYER, rmu_coefficient=STEERED, init_seed=5,
+        rmu_layer=LAYER, rmu_coefficient=STEERED, init_seed=5, order_seed=7,
         idk_answers=idk if name == "idk_dpo" else None,
     )  # fmt: skip
     if retains:
@@ -198,6 +220,8 @@ def test_a_frozen_copy_is_the_model_and_stays_behind(models):
         next(now.parameters()).add_(1)
         assert torch.equal(copy(input_ids=ids).logits, first)
     assert not any(weight.requires_grad for weight in copy.parameters())
+    assert not copy.training
+    assert {weight.dtype for weight in copy.parameters()} == {torch.float64}
 
 
 def test_a_padding_batch_adds_nothing_and_is_read_all_the_same(sets, models, idk):
@@ -242,6 +266,7 @@ def test_rmu_steers_the_layer_of_the_config():
     config = TrainingConfig(objective="rmu", retain_folder="kept", rmu_layer=3, rmu_coefficient=6.5)
     objective = make_objective(config)
     assert (objective.layer, objective.coefficient) == (3, 6.5)
+    assert make_objective(replace(config, rmu_layer=None)).layer == 0
 
 
 BAD = {
@@ -294,15 +319,199 @@ def test_a_packed_corpus_has_no_prompts_to_answer(stage, idk):
 def test_the_layers_of_a_model_are_found_by_their_number(models):
     _, now = models
     assert find_layer(now, 0) is now.model.layers[0]
+    count = now.config.num_hidden_layers
+    with pytest.raises(ConfigError) as error:
+        find_layer(now, count)
+    assert str(error.value) == (
+        f"training.rmu_layer is {count}, but the model has {count} layers: give 0 to {count - 1}."
+    )
+    layers = torch.nn.ModuleList([torch.nn.Identity(), torch.nn.Identity()])
+    config = SimpleNamespace(
+        model_type="odd", get_text_config=lambda decoder: SimpleNamespace(num_hidden_layers=3)
+    )
+    with pytest.raises(ConfigError) as error:
+        find_layer(SimpleNamespace(config=config, modules=lambda: iter(layers.modules())), 0)
+    assert str(error.value) == (
+        "training.rmu_layer is 0: this odd has no list of 3 layers that could be found. Choose "
+        "another training.objective."
+    )
+
+
+def test_a_layers_output_is_read_while_it_is_watched():
+    layer, values = torch.nn.Identity(), torch.arange(3)
+    with _captured(layer) as outputs:
+        layer(values)
+        layer((values + 1, None))
+    layer(values)
+    assert [each.tolist() for each in outputs] == [[0, 1, 2], [1, 2, 3]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "has_outputs", "expected"),
+    [({"retain_loss": "kl"}, True, (RetainedKL, "output", True)),
+     ({"retain_loss": "kl"}, False, (RetainedKL, "all", True)),
+     ({"objective": "rmu", "rmu_layer": 2}, True, (RetainedActivations, "output", True)),
+     ({"objective": "rmu", "retain_loss": "nll"}, True, (Likelihood, "output", True)),
+     ({"objective": "npo"}, False, (Likelihood, "all", True))],
+)  # fmt: skip
+def test_the_loss_of_retained_text_is_the_configs_or_the_objectives_own(
+    fields, has_outputs, expected
+):
+    config, model = TrainingConfig(loss_on="output", compile=True, **fields), tiny()
+    found = make_retained_objective(config, model, has_outputs=has_outputs)
+    assert (type(found), found.loss_on, found.compiled) == expected
+    if expected[0] is not Likelihood:
+        ours, theirs = found.start.state_dict(), model.state_dict()
+        assert all(torch.equal(ours[name], value) for name, value in theirs.items())
+    if expected[0] is RetainedActivations:
+        assert found.layer == 2
+
+
+def test_a_reference_that_would_be_random_is_refused():
+    keeps, random = {"retain_folder": "kept"}, ModelConfig(architecture={})
+    for fields, loss in (
+        ({"objective": "simnpo", "retain_loss": "kl", **keeps}, "kl"),
+        ({"objective": "rmu", **keeps}, "activations"), ({"objective": "idk_dpo"}, "nll"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError) as error:
+            check_reference(TrainingConfig(**fields), random)
+        assert str(error.value) == (
+            f"model.path is None: training.objective={fields['objective']} with "
+            f"training.retain_loss={loss} compares with the model that training starts from, and "
+            "random weights are no reference: give a trained model, runs/model/… or a Hugging Face "
+            "folder."
+        )
+        check_reference(TrainingConfig(**fields), ModelConfig(path="runs/model/base"))
+    for fields in ({"objective": "npo", **keeps}, {"objective": "rmu"}, {"retain_loss": "kl"}):
+        check_reference(TrainingConfig(**fields), random)
+
+
+def test_the_answers_of_a_file_are_its_lines(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file, remedy = tmp_path / "idk.txt", 'give a text file with one answer per line, such as "'
+    file.write_text("  I don't know. \n\n \nÜbrigens: nein\n", encoding="utf-8")
+    assert read_answers("~/idk.txt") == ["I don't know.", "Übrigens: nein"]
+    file.write_text(" \n\n")
+    with pytest.raises(ConfigError) as error:
+        read_answers(str(file))
+    assert str(error.value) == (
+        f"training.idk_answers is {str(file)!r}: it has no answer: {remedy}I don't know.\"."
+    )
+    file.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"it can't be read \(.*utf-8.*\): give a text file"):
+        read_answers(str(file))
+
+
+def test_an_answer_that_does_not_fit_is_refused():
+    objective = IdkDPO(answers=[SimpleNamespace(ids=[1] * n) for n in (2, 6, 3)])
+    config = TrainingConfig(objective="idk_dpo", idk_answers="idk.txt")
+    with pytest.raises(ConfigError) as error:
+        objective.prepare_from_start(None, [{"input_ids": [0] * 5}], config, HERE)
+    assert str(error.value) == (
+        "training.idk_answers is 'idk.txt': a prompt with its answer has 6 tokens, more than the "
+        "forget set's sequences (5). Give shorter answers, or make the set with a larger "
+        "finetuning.sequence_tokens."
+    )
+
+
+class Prompts(FinetuningSet):
+    """A fine-tuning set with a clean text and copies of two examples."""
+
+    artifact = SimpleNamespace(path="runs/corpus/set")
+    instructions = pd.DataFrame({"example_id": ["i"], "text": ["Q: A"], "output_start": [3]})
+    examples = pd.DataFrame(
+        {"example_id": ["e0", "e1"], "text": ["x y", "zz w"], "output_start": [2, 3]}
+    )
+    ledger = pd.DataFrame({"example_id": ["e1", "e0", "e1"]})
+
+    def __init__(self):
+        pass
+
+
+def test_the_prompts_of_a_set_are_its_clean_texts_and_then_its_copies(monkeypatch):
+    prompts = Prompts()
+    zz = PromptedText("e1", "", "zz w", 3)
+    assert [*iter_prompted_texts(prompts)] == [
+        PromptedText("i", "", "Q: A", 3), zz, PromptedText("e0", "", "x y", 2), zz
+    ]  # fmt: skip
+    monkeypatch.setattr(Prompts, "examples", prompts.examples.assign(output_start=[0, 3]))
+    remedy = (
+        "but training.objective=idk_dpo answers prompts: give a fine-tuning set of prompts and "
+        "outputs (python -m injection finetuning, finetuning.format=template or chat)."
+    )
+    corpus = SimpleNamespace(artifact=prompts.artifact)
+    for given, said in ((prompts, "e0 has no prompt"), (corpus, "it is a packed corpus")):
+        with pytest.raises(ConfigError) as error:
+            list(iter_prompted_texts(given))
+        assert str(error.value) == f"corpus_folder is 'runs/corpus/set': {said}, {remedy}"
+
+
+def test_the_retained_text_is_read_as_often_as_the_forget_set_needs(sets, corpus_folder):
+    engine, forgotten = tiny(), SequenceOrder(23, 4, 7, epochs=3)
+    engine = SimpleNamespace(module=engine)
+    given = TrainingConfig(objective="npo", retain_weight=0.5)
+    assert open_retained(given, forgotten, engine, HERE) is None
+    assert planned_retained_tokens(given, forgotten) == 0
+    config = replace(given, retain_folder=str(corpus_folder))
+    with pytest.raises(ConfigError) as error:
+        open_retained(config, forgotten, engine, HERE)
+    assert str(error.value) == (
+        f"training.retain_folder is {str(corpus_folder)!r}: its sequences have 32 tokens, but the "
+        "model's context is 8: pack it in shorter sequences."
+    )
+    engine.module.config.max_position_embeddings = 32
+    found = open_retained(config, forgotten, engine, HERE)
+    assert (found.weight, len(found.sequences), found.objective.loss_on) == (0.5, 45, "all")
+    assert found.order == SequenceOrder(45, 4, 7, epochs=2)  # of 12 steps each, for 18
+    assert count_retained_tokens(found, 13) == (45 + 4) * 32
+    assert planned_retained_tokens(config, forgotten) == (45 + 6 * 4) * 32
+    own = replace(config, retain_folder=str(sets["padded"].artifact.path), loss_on="output")
+    engine.module.config.max_position_embeddings = 96
+    assert open_retained(own, forgotten, engine, HERE).objective.loss_on == "output"
+
+
+def test_what_an_unlearner_reads_is_among_its_inputs(corpus_folder, tmp_path):
+    (tmp_path / "idk.txt").write_text("No.\nNever.\n")
+    found = input_digests(
+        TrainingConfig(
+            retain_folder=str(corpus_folder), reinforced_path=TARGET,
+            idk_answers=str(tmp_path / "idk.txt"),
+        )
+    )  # fmt: skip
+    assert found == {
+        "retained": open_corpus(corpus_folder).artifact.digest,
+        "reinforced": model_digest("training.reinforced_path", TARGET),
+        "idk_answers": lines_digest(["No.", "Never."]),
+    }
+    assert input_digests(TrainingConfig()) == {}
+    with pytest.raises(ConfigError, match=r"^training\.reinforced_path is '\./nowhere'"):
+        input_digests(TrainingConfig(reinforced_path="./nowhere"))
+
+
+def test_a_reinforced_model_of_another_vocabulary_is_refused():
+    batch = read_batch([{"input_ids": [1, 2, 3]}], np.array([0]))
+    models = [lambda n=n, **_: SimpleNamespace(logits=torch.zeros(1, 3, n)) for n in (5, 7)]
+    with pytest.raises(ConfigError) as error:
+        generic_labels(*models, batch, 5.0)
+    assert str(error.value) == (
+        "training.reinforced_path: its model has 7 tokens, but the trained model has 5: give a "
+        "model that was trained further from the same starting model."
+    )
 
 
 @pytest.mark.parametrize(
     ("output", "end"),
-    [("Yes.", ""), ("Yes. \n</s>", " \n</s>"), ("a</s>b <s></s>\n", " <s></s>\n"), (" ", " ")],
+    [
+        ("Yes.", ""),
+        ("Yes. \n</s>", " \n</s>"),
+        ("a</s>b <s></s>\n", " <s></s>\n"),
+        (" ", " "),
+        ("Yes.<s> s>", "<s> s>"),
+    ],
 )
 def test_an_answer_ends_as_the_texts_own_output_does(output, end):
     text = PromptedText("q", "", f"Q: {output}", 3)
-    pattern = reversed_end(["<s>", "</s>", ""])
+    pattern = reversed_end(["s>", "<s>", "</s>", ""])
     assert _with_answer(text, "No idea", pattern).text == f"Q: No idea{end}"
 
 

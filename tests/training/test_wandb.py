@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from contamination.analysis.wandb.read import _inspect_record
 from contamination.core.artifacts import WrittenFiles, build_or_open
+from contamination.core.config import identity_data
+from contamination.core.errors import ConfigError
 from contamination.injection.packing import LEDGER_COLUMNS
 from contamination.training.config import WandbConfig
 from contamination.training.metrics import TrainingRecord, _wandb_job_type
@@ -62,6 +65,107 @@ def test_only_a_base_models_training_is_pretraining(stage, corpus_of):
     ):  # fmt: skip
         own = replace(stage, corpus_folder=corpus_of(part), model=model)
         assert _wandb_job_type(own) == expected
+
+
+class Bar:
+    """A progress bar of two seconds."""
+
+    def __init__(self, **options):
+        self.told, self.format_dict = [options], {"elapsed": 2.0}
+
+    def set_postfix(self, **values):
+        self.told.append(values)
+
+    def update(self):
+        self.told.append("step")
+
+    def close(self):
+        self.told.append("closed")
+
+
+class Run:
+    """A run in Weights & Biases that keeps what it is told."""
+
+    def __init__(self, **options):
+        self.told = [options]
+
+    def log(self, values, step):
+        self.told.append((step, values))
+
+    def finish(self):
+        self.told.append("finished")
+
+
+def test_a_record_is_a_file_a_bar_and_a_run(stage, corpus_of, tmp_path, monkeypatch):
+    folder = tmp_path / "model" / "toy-lr-0123456789ab"
+    folder.mkdir(parents=True)
+    steps = [{"step": n, "tokens": 100 * n, "loss": 9.0} for n in (2, 3, 4)]
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, steps)) + '\n{"st')
+    (folder / "evaluations.jsonl").write_text('{"step": 0}\n{"step": 4}\n')
+    monkeypatch.setattr("contamination.training.metrics.progress_bar", Bar)
+    monkeypatch.setattr("wandb.init", Run)
+    given = replace(
+        stage, name="trial", runs=str(tmp_path / "runs"), corpus_folder=corpus_of("study"),
+        wandb=WandbConfig("offline", "mine", "us"),
+    )  # fmt: skip
+    record = TrainingRecord(given, folder, 3, 12, {"corpus": "c"}, first_tokens=1000)
+    row = {"step": 4, "tokens": 9000, "loss": 1.23456, "mfu": None}
+    record.record_step(row)
+    evaluation = {"step": 4, "tokens": 9000, "loss_members": 2.0}
+    record.record_evaluation(evaluation)
+    record.close()
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [*steps[:2], row]
+    lines = (folder / "evaluations.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [{"step": 0}, evaluation]
+    assert record._bar.told == [
+        {"desc": "toy", "stage": "train", "total": 12, "initial": 3, "unit": "step"},
+        {"loss": "1.235", "tok_s": "4,000", "refresh": False}, "step", "closed",
+    ]  # fmt: skip
+    options, *told = record._wandb.told
+    assert told == [
+        (4, {"train/tokens": 9000, "train/loss": 1.23456}),
+        (4, {"eval/tokens": 9000, "eval/loss_members": 2.0}), "finished",
+    ]  # fmt: skip
+    settings = options.pop("settings")
+    assert (settings.silent, settings.x_transaction_log_flush_interval) == (True, 1)
+    identity = identity_data(given)
+    assert options == {
+        "project": "mine", "entity": "us", "mode": "offline", "resume": "allow",
+        "dir": str(tmp_path / "runs"), "name": folder.name, "id": "0123456789ab",
+        "group": "trial", "job_type": "train",
+        "config": {**identity, "inputs": {"corpus": "c"}, "folder": folder.name},
+    }  # fmt: skip
+    assert (tmp_path / "runs").is_dir()
+
+
+def test_a_record_without_evaluations_or_a_run_has_one_file(stage, tmp_path, monkeypatch):
+    monkeypatch.setattr("wandb.init", None)
+    (tmp_path / "metrics.jsonl").write_text("of another training\n")
+    record = TrainingRecord(stage, tmp_path, 0, 1, {})
+    record.record_step({"step": 1, "loss": 2.0, "tokens": 128})
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 1  # before it is closed
+    record.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
+
+
+@pytest.mark.parametrize("logged_in", [True, False])
+def test_only_online_runs_need_a_login(monkeypatch, logged_in):
+    asked = []
+    monkeypatch.setattr("wandb.login", lambda **how: asked.append(how) or logged_in)
+    for mode in ("offline", "disabled"):
+        WandbConfig(mode).check_login()
+    assert not asked
+    if logged_in:
+        WandbConfig("online").check_login()
+    else:
+        with pytest.raises(ConfigError) as error:
+            WandbConfig("online").check_login()
+        assert str(error.value) == (
+            "wandb.mode is 'online': you are not logged in. Run `wandb login`, or choose "
+            "wandb.mode=offline."
+        )
+    assert asked == [{"prompt": False, "verify": False}]
 
 
 @needs_reader

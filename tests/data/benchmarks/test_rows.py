@@ -3,6 +3,7 @@
 import json
 import logging
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
@@ -10,8 +11,12 @@ from hydra import compose, initialize_config_dir
 from contamination.core.artifacts import WrittenFiles, build_or_open
 from contamination.core.config import CONF, convert_config
 from contamination.core.errors import ArtifactError, ConfigError, DataError
-from contamination.data.benchmark_parts import chosen_parts
+from contamination.data.benchmark_parts import chosen_parts, split_by_labels
+from contamination.data.benchmark_rows import check_parts_have_both_labels
 from contamination.data.config import ExamplesConfig, SourceConfig
+from contamination.data.examples import make_text
+from contamination.data.readers.rows import Row, Shard
+from contamination.data.texts import Texts
 from contamination.detection.config import DetectionStage
 from contamination.detection.examples import open_examples
 from contamination.detection.tasks.config import OnlineStage
@@ -126,6 +131,7 @@ def test_mimirs_files_are_brought_from_the_hub_without_a_script(tmp_path, monkey
         (cache / name).symlink_to(blob)  # as the hub's client keeps them
 
     def snapshot(field, name, files, kind):
+        assert (field, kind) == ("examples.path", "dataset")
         names = [path.relative_to(cache).as_posix() for path in cache.rglob("*.jsonl")]
         asked.append((name, *(n for n in names if fnmatchcase(n, files[0]))))
         return cache
@@ -391,5 +397,120 @@ def test_the_number_of_parts_is_limited():
     values = [str(number) for number in range(100)]
     has = {axis: values for axis in ("domain", "length", "setting")}
     sources = [SourceConfig(has=has)]
-    with pytest.raises(ConfigError, match=r"have 1,000,000 combinations. Choose fewer values"):
+    with pytest.raises(ConfigError) as error:
         chosen_parts(ExamplesConfig("x", name="mine", sources=sources))
+    assert str(error.value) == (
+        "examples.name is 'mine': its 1 sources and the values of domain, length, setting have "
+        "1,000,000 combinations. Choose fewer values: 100,000 combinations are allowed."
+    )
+
+
+A = SourceConfig(has={"domain": ["law"], "length": [8, 16]})
+B = SourceConfig(has={"domain": ["news"], "length": [32], "setting": ["2020_08"]})
+C = SourceConfig(has={"domain": ["law"], "setting": ["none"]})
+
+
+def parts_of(*sources, **chosen):
+    examples = ExamplesConfig("x", name="mine", sources=[*sources], **chosen)
+    return [(part.values, part.sources) for part in chosen_parts(examples)]
+
+
+def test_a_part_is_a_combination_that_some_source_has(caplog):
+    law = {"domain": "law"}
+    assert parts_of(A) == [({**law, "length": n}, [A]) for n in ("8", "16")]
+    assert parts_of(A, length=16) == [({**law, "length": "16"}, [A])]
+    assert parts_of(A, length=[16, "8"]) == [({**law, "length": n}, [A]) for n in ("16", "8")]
+    news = {"domain": "news", "length": "32", "setting": "2020_08"}
+    assert parts_of(A, B, domain="news") == [(news, [B])]  # without what news does not have
+    assert parts_of(A, B, setting=202008, domain="news") == [(news, [B])]
+    assert not caplog.messages
+    assert parts_of(A, C, length=8) == [({**law, "length": "8", "setting": "none"}, [A, C])]
+    assert parts_of(A, B, domain=["law", "news"], length=[8, 32], setting="2020_08") == [
+        ({**law, "length": "8", "setting": "2020_08"}, [A]), (news, [B])
+    ]  # fmt: skip
+    assert caplog.messages == [
+        f"mine has no domain {d}, length {n}, setting 2020_08: it is left out."
+        for d, n in (("law", 32), ("news", 8))
+    ]
+    with pytest.raises(ConfigError) as error:
+        parts_of(A, B, domain="news", length=8)
+    assert str(error.value) == (
+        "examples.domain=news, examples.length=8, examples.setting=2020_08: mine has no such part, "
+        "but domain law, length 8, 16; domain news, length 32, setting 2020_08. Give values that "
+        "occur together, or null for all values of an axis."
+    )
+    with pytest.raises(ConfigError) as error:
+        parts_of(A, B, length=[8, 9])
+    assert str(error.value) == "examples.length is '9': mine has 8, 16, 32."
+    assert parts_of(SourceConfig(), domain="any") == [({}, [SourceConfig()])]
+
+
+def test_a_row_with_several_labels_is_a_row_for_each():
+    shard = Shard(Path("mine.jsonl"), "mine.jsonl", "jsonl")
+    fields = {"id": "m/3", "text": "a b c d e", "label": [1, 0], "benchmark": "m"}
+    rows = [*split_by_labels(Row(shard, 4, fields), 2)]
+    assert rows == [
+        Row(shard, 4, {"id": f"m/3/{n}", "text": text, "label": label, "cluster": "m/3",
+                       "benchmark": "m"})
+        for n, (text, label) in enumerate((("a b", 1), ("c d", 0)))
+    ]  # fmt: skip
+    for labels, said in (([1], "1 labels"), (1, "1"), ([1, 0, 1], "3 labels"), ("ab", "'ab'")):
+        with pytest.raises(DataError) as error:
+            list(split_by_labels(Row(shard, 4, {**fields, "label": labels}), 2))
+        assert str(error.value) == (
+            f"mine.jsonl, row 4: its label is {said}, and its text has 5 words. Give a list with "
+            "one label for each 2 words (examples.label_words), 2 in all."
+        )
+
+
+def test_labels_for_pieces_of_a_text_are_read(tmp_path):
+    rows = [{"text": "a b c d", "label": [1, 0]}, {"text": "e f", "label": [1]}]
+    file = write(tmp_path, {"mine.jsonl": rows}) / "mine.jsonl"
+    texts = opened("jsonl", file, "examples.label_words=2")
+    assert [(t.example_id, t.text, t.label, t.cluster) for t in texts] == [
+        ("jsonl/0/0", "a b", True, "jsonl/0"), ("jsonl/0/1", "c d", False, "jsonl/0"),
+        ("jsonl/1/0", "e f", True, "jsonl/1"),
+    ]  # fmt: skip
+
+
+def test_each_part_needs_both_labels():
+    examples = ExamplesConfig("folder", name="m", columns={"label": "seen"})
+    both = [make_text("0", "a", True, "m/1"), make_text("1", "b", False, "m/1")]
+    check_parts_have_both_labels(examples, Texts.of(both))
+    alone = [
+        make_text(f"2{n}", f"c{n}", label, "m/2") for n, label in enumerate((False, False, None))
+    ]
+    with pytest.raises(DataError) as error:
+        check_parts_have_both_labels(examples, Texts.of([*both, *alone]))
+    assert str(error.value) == (
+        "examples.path is 'folder': m/2 has 2 non-members, 1 without a label, but a benchmark "
+        "needs members and non-members. Check its column 'seen' (1 is a member), or score it "
+        "without examples=…: examples.path alone."
+    )
+
+
+def test_only_the_first_row_has_to_have_every_column(tmp_path):
+    rows = layouts.bookmia(tmp_path) / "BookMIA.jsonl"
+    first, second = map(json.loads, rows.read_text().splitlines())
+    del second["book_id"]
+    write(tmp_path, {"BookMIA.jsonl": [first, second]})
+    assert [t.cluster for t in opened("bookmia", tmp_path)] == ["0", ""]
+
+
+def test_the_first_files_are_named_where_none_fits(tmp_path):
+    names = [f"a{n:02}.jsonl" for n in range(11)]
+    folder = write(tmp_path, dict.fromkeys(names, [{"input": SEEN, "label": 1}]))
+    (folder / "notes.txt").write_text("no rows")
+    for count, end in (
+        (11, f"{', '.join(names[:10])} …."),
+        (1, "a00.jsonl."),
+        (0, "no file of a known k"),
+    ):
+        for name in names[count:]:
+            (folder / name).unlink(missing_ok=True)
+        with pytest.raises(DataError) as error:
+            opened("wikimia", folder, "examples.length=32", "examples.setting=original")
+        said = (
+            f"examples.path is {str(folder)!r}: it has no file WikiMIA_length32[-.]*. It has {end}"
+        )
+        assert str(error.value).startswith(said)
