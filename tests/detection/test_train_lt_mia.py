@@ -197,7 +197,14 @@ def test_the_sheet_says_what_was_trained_on_and_what_was_held_out(attack):
     }  # fmt: skip
     for result in sheet.results:
         assert result.low <= result.value <= result.high
+    texts = {(r.n_cells * r.n_benchmarks * 5, r.members, r.nonmembers) for r in sheet.results}
+    assert texts == {(10, 10, 10), (20, 20, 20)}
     own = [r for r in sheet.results if r.method == "lt_mia"]
+    value = {(r.cells, r.benchmarks, r.metric): r.value for r in own}
+    for result in sheet.results:
+        less = value[result.cells, result.benchmarks, result.metric] - result.value
+        assert result.difference == pytest.approx(less, abs=1e-9)
+        assert result.difference_low <= result.difference <= result.difference_high
     assert all(r.difference == r.difference_low == r.difference_high == 0 for r in own)
     text = format_data_sheet(attack)
     assert "Cells held out, benchmarks held out" in text
