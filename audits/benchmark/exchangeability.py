@@ -309,7 +309,8 @@ def largest_statistic_test(scores: Scores, design: Design, seed: int, draws: int
     """
 
     def largest(labels: Flags) -> Scores:
-        parts = np.array_split(scores[:, None], -(-scores[:, None].size * len(labels) // IN_MEMORY))
+        n_parts = min(len(scores), -(-scores.size * len(labels) // IN_MEMORY))
+        parts = np.array_split(scores[:, None], n_parts)
         statistics = [studentised(*design.differences(part, labels)) for part in parts]
         maximum: Scores = np.max([np.abs(part).max(axis=0) for part in statistics], axis=0)
         return maximum

@@ -168,7 +168,7 @@ def benchmark_table(findings: Findings) -> Table:
         "matched AUROC",
     ]  # fmt: skip
     note = (
-        f"{' '.join(_units(findings))}p is one-sided and corrected over models and benchmarks; "
+        f"{''.join(_units(findings))}p is one-sided and corrected over models and benchmarks; "
         "intervals are two-sided (95%). A model is never called clean; see How to read this."
     )
     return Table("benchmarks", "Verdicts", header, lines, pd.DataFrame(rows), note=note)
