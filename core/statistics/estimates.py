@@ -284,6 +284,7 @@ def _wilson_intervals(estimates: Sequence[Estimate], confidence: float) -> tuple
     z = NormalDist().inv_cdf((1 + confidence) / 2)
     value, trials = _values_and_trials(estimates)
     variance = np.array([e.draws.var() for e in estimates])
+    variance = np.where(variance > ROUNDING_VARIANCE, variance, 0)
     spread = value * (1 - value)
     with np.errstate(divide="ignore", invalid="ignore"):
         n = np.fmin(spread / variance, trials)  # 0 / 0 gives `trials`: all draws are equal

@@ -289,6 +289,8 @@ def test_the_interval_of_auroc_is_the_roots_of_wilsons_equation():
         Estimate(9, 9, value, value + spread * rng.normal(size=40), trials)
         for value, (spread, trials) in scale.items()
     ]
+    rounded = 1 - np.arange(40) % 2 * 2.0**-53  # 1 as sums of weighted pairs give it
+    given.append(Estimate(9, 9, 1.0, rounded, 30.0))
     for found, low, high in zip(given, *confidence_intervals(given, 0.9), strict=True):
         spread = found.value * (1 - found.value)
         varied = np.mean((found.draws - np.mean(found.draws)) ** 2)
