@@ -1,7 +1,7 @@
 """What all audits share: the artefact, the page, the Markdown, the command line."""
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from importlib.metadata import EntryPoint, EntryPoints
 from xml.etree import ElementTree
@@ -13,20 +13,27 @@ from hydra.core.config_store import ConfigStore
 
 from contamination.audits.base import (
     ENTRY_POINTS,
+    Audit,
     AuditStage,
     add_audit_prefixes,
+    chosen_audit_name,
     find_audit_command,
+    load_audit_class,
     register_installed_audits,
 )
 from contamination.audits.run import KIND, read_findings, run
 from contamination.core.artifacts import open_artifact
 from contamination.core.cli import compose_stage
+from contamination.core.commands import Command, read_commands
 from contamination.core.config import CONF
 from contamination.core.errors import ArtifactError, ConfigError
 from contamination.core.help import render_command
 from contamination.core.report.charts import CSS_VARIABLES, InlineChart, page_figure
 from contamination.core.report.document import ReportContent, markdown_document, save_charts
 from contamination.core.report.html import html_table, keep_intervals_together, read_report_file
+from contamination.data.config import ExamplesConfig
+from contamination.detection.config import DetectionStage, ScoredModelConfig
+from tests.audits.sample import Letters
 
 TARGET = "tests.audits.sample.Letters"
 
@@ -176,6 +183,11 @@ def test_a_field_may_be_given_without_its_node():
         assert add_audit_prefixes(long) == long
     assert add_audit_prefixes(["audit=nowhere", "positives=a"]) == ["audit=nowhere", "positives=a"]
     assert add_audit_prefixes(["positives=a"]) == ["positives=a"]
+    last = ["audit=books", "audit=one_run_bound", "shares.0=1", "+delta=1", "deltas=1", "name=x"]
+    prefixed = ["audit.shares.0=1", "+audit.delta=1", "deltas=1", "name=x"]
+    assert add_audit_prefixes(last) == [*last[:2], *prefixed]
+    assert chosen_audit_name(last) == "one_run_bound"
+    assert chosen_audit_name(["xaudit=books", "audit=", "audit=a=b"]) is None
 
 
 @pytest.fixture
@@ -199,6 +211,10 @@ def test_an_audit_of_another_package_is_chosen_like_those_of_the_folder(tmp_path
     register_installed_audits(words)
     overrides = add_audit_prefixes(words)
     assert overrides[1:3] == [f"audit.file={tmp_path / 'a.txt'}", "audit.times=2"]
+    nodes = ConfigStore.instance().repo["audit"]
+    letters = {"_target_": "tests.audits.sample.Letters", "file": None, "times": 1}
+    assert nodes["letters.yaml"].node == letters
+    assert nodes["broken.yaml"].node == {"_target_": "nowhere.Letters"}  # not imported
     assert run(compose_stage("audit", overrides, AuditStage)).counts == {"letters": 6}
 
 
@@ -207,11 +223,93 @@ def test_an_audit_of_another_package_has_a_screen_of_its_own():
     screen = render_command(find_audit_command(["audit=letters", "--help"]))
     assert "Usage:    contamination audit letters" in screen
     assert "  times=" in screen
-    with pytest.raises(ConfigError, match="audit=leters: unknown audit. Did you mean letters"):
+    assert find_audit_command(["audit=letters"]) == Command(
+        name="audit letters", module="audits letters", purpose="Counts the letters of a file.",
+        example="model.path=DIR", docs=read_commands()["audit"].docs,
+        words={"file=null": "", "times=1": ""},
+    )  # fmt: skip
+    for words, name in ((["seed=1"], "audit"), (["audit=books"], "audit books")):
+        assert find_audit_command(words) is read_commands()[name]
+    own = {name.split()[1] for name in read_commands() if name.startswith("audit ")}
+    known = ", ".join(sorted([*own, "letters", "broken"]))
+    words = rf"^audit=leters: unknown audit\. Did you mean letters( or \w+)*\? Known: {known}\.$"
+    with pytest.raises(ConfigError, match=words):
         find_audit_command(["audit=leters"])
+
+
+@dataclass(frozen=True)
+class Words(Letters):
+    """Counts words."""
+
+    names: list[str] = field(default_factory=lambda: ["a", "b"], kw_only=True)
+    folder: str = field(kw_only=True)
+    """Where they are."""
+
+
+class Undecorated(Audit):
+    """An audit that is no dataclass."""
+
+
+def make_words():
+    """A function, no audit."""
+
+
+def install(monkeypatch, name):
+    point = EntryPoint("words", f"{__name__}:{name}", ENTRY_POINTS)
+    points = EntryPoints([point])
+    monkeypatch.setattr(
+        "contamination.audits.base.entry_points", lambda **given: points.select(**given)
+    )
+    return point
+
+
+def test_a_required_field_of_another_package_s_audit_has_no_default(monkeypatch):
+    point = install(monkeypatch, "Words")
+    register_installed_audits(["audit=words"])
+    assert ConfigStore.instance().repo.pop("audit")["words.yaml"].node == {
+        "_target_": f"{__name__}.Words", "file": None, "times": 1, "names": ["a", "b"],
+        "folder": "???",
+    }  # fmt: skip
+    assert load_audit_class(point) is Words
+    words = find_audit_command(["audit=words"]).words
+    assert words["folder=(required)"] == "Where they are."
+
+
+@pytest.mark.parametrize("name", ["Undecorated", "make_words", "Page", "Command"])
+def test_what_is_no_dataclass_below_audit_is_no_audit(monkeypatch, name):
+    words = (
+        f"audit is 'words': make {__name__}:{name} a dataclass below "
+        "contamination.audits.base.Audit."
+    )
+    with pytest.raises(ConfigError, match=f"^{re.escape(words)}$"):
+        load_audit_class(install(monkeypatch, name))
 
 
 @pytest.mark.usefixtures("installed")
 def test_an_audit_that_cant_be_imported_is_an_error_where_it_is_chosen():
-    with pytest.raises(ConfigError, match=r"'broken': nowhere:Letters can't be imported"):
+    words = (
+        "audit is 'broken': nowhere:Letters can't be imported (ModuleNotFoundError: No module "
+        "named 'nowhere'). Fix or remove the package that installs it."
+    )
+    with pytest.raises(ConfigError, match=f"^{re.escape(words)}$"):
         register_installed_audits(["audit=broken"])
+
+
+@pytest.mark.parametrize("given", [None, ScoredModelConfig(path="another")])
+def test_texts_are_scored_with_the_nodes_of_the_audit(monkeypatch, given):
+    called = []
+    module = "contamination.detection.run"
+    monkeypatch.setattr(f"{module}.run", lambda stage, **more: called.append((stage, more)) or "a")
+    monkeypatch.setattr(f"{module}.scores_folder", lambda *a: called.append((a[0], a[1])) or "b")
+    stage = AuditStage(
+        audit={}, name="n", seed=3, runs="r", model=ScoredModelConfig(path="own"),
+        method={"loss": {"a": 1}},
+    )  # fmt: skip
+    assert stage.score_texts("texts", "fresh texts", given) == "a"
+    assert stage.scores_folder("texts", "fresh texts", given) == "b"
+    (scored, more), (named, texts) = called
+    assert (more, texts) == ({"examples": "texts"}, "texts")
+    assert scored == named == DetectionStage(
+        name="n", seed=3, runs="r", model=given or stage.model, method={"loss": {"a": 1}},
+        examples=ExamplesConfig("(fresh texts)"),
+    )  # fmt: skip

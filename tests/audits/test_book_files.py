@@ -13,6 +13,7 @@ from contamination.audits.books.epub import Limits, iter_epub_books
 from contamination.audits.books.reading import (
     SAME_BOOK_FRACTION,
     Book,
+    check_validation_book_counts,
     describe_boilerplate,
     read_books,
 )
@@ -23,7 +24,7 @@ from contamination.audits.books.snippets import (
     draw_snippets,
     list_word_spans,
 )
-from contamination.core.errors import DataError
+from contamination.core.errors import ConfigError, DataError
 
 CONTAINER = """<?xml version="1.0"?>
 <container xmlns="urn:oasis:names:tc:opendocument:xmlns:container">
@@ -120,6 +121,74 @@ def test_a_file_without_a_readable_book_is_named(tmp_path, name, text, said):
     (tmp_path / name).write_text(text)
     with pytest.raises(DataError, match=f"audit.suspects: .* can't be used: .*{said}"):
         read_books({"suspects": str(tmp_path)})
+
+
+def test_the_lines_of_a_jsonl_are_books_by_their_titles_or_one_book(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_bytes(
+        b'\xef\xbb\xbf{"title": "", "text": "y z"}\n\n{"title": " A\\n tale ", "text": "x"}\n'
+    )
+    books = read_books({"suspects": str(path)})
+    assert [(book.role, book.title, book.text, book.file) for book in books] == [
+        ("suspects", "A tale", "x", str(path)), ("suspects", "mine", "y z", str(path))
+    ]  # fmt: skip
+    path.write_text('{"text": "x"}\n{"text": "y"}\n')
+    (book,) = read_books({"suspects": str(path)})
+    assert (book.title, book.text) == ("mine", "x\ny")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"text": "x"}\n{', "line 2 is not JSON ("),
+        ('\n{"text": 3}', "line 2 is not an object with a string as its `text`. "),
+        ('["text"]', "line 1 is not an object with a string as its `text`. "),
+        ('{"text": "x", "title": 3}', "line 1 has 3 as its `title`: give a string. "),
+        ('{"text": "x", "title": "T"}\n{"text": "y"}', "only some lines have a `title`: give one "),
+        ('{"text": " ", "title": "T"}', "the book 'T' has no text. "),
+    ],
+)
+def test_a_line_that_is_no_book_is_named(tmp_path, content, said):
+    path = tmp_path / "mine.jsonl"
+    path.write_text(content)
+    with pytest.raises(DataError) as caught:
+        read_books({"suspects": str(path)})
+    assert str(caught.value).startswith(f"audit.suspects: {path} can't be used: {said}")
+    assert str(caught.value).endswith(". Fix the file, or remove it.")
+
+
+def test_two_books_of_one_title_and_folders_without_books_are_named(tmp_path):
+    for role, name in (("positives", "a"), ("suspects", "A")):
+        (tmp_path / role).mkdir()
+        (tmp_path / role / f"{name}.txt").write_text(name)
+    folders = {role: str(tmp_path / role) for role in ("positives", "suspects")}
+    with pytest.raises(DataError) as caught:
+        read_books(folders)
+    assert str(caught.value) == (
+        f"audit.suspects: two books are called 'A', in {tmp_path}/positives/a.txt and in "
+        f"{tmp_path}/suspects/A.txt. Remove one, or give them different titles."
+    )
+    (tmp_path / "none").mkdir()
+    for folder, said in (
+        (tmp_path / "none", "it has no book. Give a folder of books, each a .txt, .epub, .jsonl "
+         "file, or one such file."),
+        (tmp_path / "no", "there is no such folder. Give a folder of books."),
+    ):  # fmt: skip
+        with pytest.raises(ConfigError) as caught:
+            read_books({"suspects": str(folder)})
+        assert str(caught.value) == f"audit.suspects is {str(folder)!r}: {said}"
+
+
+def test_five_books_of_each_label_are_needed():
+    books = [Book(role, f"{role} {i}", "", "") for role in ("positives", "negatives")
+             for i in range(5)]  # fmt: skip
+    check_validation_book_counts(books)
+    with pytest.raises(DataError) as caught:
+        check_validation_book_counts(books[:-1])
+    assert str(caught.value) == (
+        "audit.negatives: it has 4 books, too few to choose a threshold on some and to evaluate it "
+        "on others. Give at least 5, better 20 or more."
+    )
 
 
 def test_what_is_no_book_is_said(tmp_path, caplog):

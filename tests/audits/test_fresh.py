@@ -1,8 +1,10 @@
 """Questions that cannot leak: held back, generated, or one version of each."""
 
 import json
+import re
 import sys
 from datetime import UTC, date, datetime
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from contamination.audits.benchmark.config import FreshStage
 from contamination.audits.benchmark.fresh_questions import make_fresh
 from contamination.audits.benchmark.origin import is_drawn
 from contamination.core.errors import ConfigError, DataError
+from contamination.core.hashing import file_digest
 from contamination.data.config import ExamplesConfig
 from contamination.detection.examples import open_examples
 
@@ -38,6 +41,33 @@ def test_a_part_is_held_back_and_no_row_is_lost(questions, tmp_path):
     both = pd.concat([published, fresh]).sort_values("answer", ignore_index=True)
     pd.testing.assert_frame_equal(both, pd.read_csv(questions))
     assert json.loads((folder / "drawn.json").read_text())["fresh"] == 15
+
+
+def test_the_record_says_what_was_drawn_from_what(questions, tmp_path, caplog):
+    caplog.set_level("INFO")
+    folder = drawn(tmp_path, questions=str(questions), share=0.25, seed=3)
+    record = json.loads((folder / "drawn.json").read_text())
+    assert re.fullmatch("[0-9a-f]{64}", record.popitem()[1])
+    assert record.pop("date")
+    assert record == {
+        "way": "hold_out", "seed": 3, "seed_drawn": False,
+        "questions_sha256": file_digest(questions), "published": 45, "fresh": 15,
+        "files": {name: file_digest(folder / name) for name in ("fresh.csv", "published.csv")},
+    }  # fmt: skip
+    assert "Keep fresh.csv private, and drawn.json, which has the seed." in caplog.text
+    make_fresh(FreshStage(out=str(tmp_path / "random"), questions=str(questions)))
+    assert "drawn.json, which has the seed, drawn at random." in caplog.text
+
+
+def test_the_command_has_a_screen_of_its_own(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["audits", "fresh", "--help"])
+    assert run_chosen_audit() == 0
+    said = capsys.readouterr().out
+    assert "Usage:    contamination audit fresh" in said
+    assert "  share=" in said
+    monkeypatch.setattr(sys, "argv", ["audits", "books", "--help"])
+    assert run_chosen_audit() == 0
+    assert "Usage:    contamination audit books" in capsys.readouterr().out
 
 
 def test_the_command_names_the_files_that_it_wrote(questions, tmp_path, capsys, monkeypatch):
@@ -130,6 +160,50 @@ def test_the_audit_reads_the_clusters(questions, tmp_path):
     assert {*texts.column("cluster").to_pylist()} == {*map(str, published["passage"])}
 
 
+def test_a_column_named_cluster_is_used_whatever_its_case(tmp_path):
+    rows = [{"Text": f"What is {i}?", "Cluster": f"c{i // 2}", "n": i} for i in range(60)]
+    published, fresh = read_sides(drawn(tmp_path, questions=write_rows(tmp_path, rows)))
+    assert {*published[0]} == {"Text", "n", "cluster"}
+    assert all(row["cluster"] == f"c{row['n'] // 2}" for row in (*published, *fresh))
+    assert not {row["cluster"] for row in published} & {row["cluster"] for row in fresh}
+    with pytest.raises(DataError) as caught:
+        make_fresh(FreshStage(out="more", questions=str(tmp_path / "mine.jsonl"),
+                              cluster_column="n"))  # fmt: skip
+    assert str(caught.value) == (
+        "cluster_column is 'n', and questions have a column 'Cluster' as well, which the audit "
+        "reads. Leave one of them out."
+    )
+
+
+def test_a_row_without_the_column_is_named(tmp_path):
+    rows = [{"text": f"What is {i}?", "topic": i} for i in range(60)]
+    del rows[7]["topic"]
+    with pytest.raises(DataError) as caught:
+        drawn(tmp_path, questions=write_rows(tmp_path, rows), cluster_column="topic")
+    assert str(caught.value) == (
+        f"cluster_column is 'topic': {tmp_path / 'mine.jsonl'}, row 8 has no such column; its "
+        "columns are text."
+    )
+
+
+def test_equal_questions_are_named_by_the_first_of_them(tmp_path):
+    rows = [{"text": f"What is {i // 2}?", "n": i} for i in range(60)]
+    rows[0]["text"] = "Who?"
+    published, fresh = read_sides(drawn(tmp_path, questions=write_rows(tmp_path, rows)))
+    found = {row["n"]: row["cluster"] for row in (*published, *fresh)}
+    assert found == {0: "", 1: ""} | {i: f"like row {i // 2 * 2 + 1}" for i in range(2, 60)}
+
+
+def test_too_few_of_either_side_are_refused(questions, tmp_path):
+    few = "questions are too few, since the audit needs 10 on each side. Give more questions."
+    for share, message in ((0.15, f"fresh: 9 {few}"), (0.85, f"published: 9 {few}")):
+        with pytest.raises(DataError) as caught:
+            drawn(tmp_path, questions=str(questions), share=share)
+        assert str(caught.value) == message
+    folder = drawn(tmp_path, questions=str(questions), share=10 / 60)
+    assert len(pd.read_csv(folder / "fresh.csv")) == 10
+
+
 def test_clusters_are_counted_rather_than_rows(tmp_path):
     path = write_rows(tmp_path, [{"text": f"What is {i}?", "c": i // 6} for i in range(90)])
     with pytest.raises(DataError, match=r"fresh: 8 questions are too few \(of 48 rows"):
@@ -198,6 +272,13 @@ def test_one_version_of_each_question_is_published(tmp_path):
     assert (versions.groupby("cluster").size() == 3).all()
     assert not {*published["text"]} & {*versions["text"]}
     assert published["text"].str.extract(r"wording (\d)")[0].nunique() == 4
+    assert [*published] == ["id", "q", "text"]
+    assert [*versions] == ["cluster", "q", "text"]
+    record = json.loads((folder / "drawn.json").read_text())
+    assert (record["published"], record["versions"]) == (40, 120)
+    again = make_fresh(FreshStage(out=str(tmp_path / "again"), way="version", questions=str(path),
+                                  cluster_column="q", seed=record["seed"] + 1))  # fmt: skip
+    assert (again / "published.jsonl").read_bytes() != (folder / "published.jsonl").read_bytes()
 
 
 def test_a_generator_gives_distinct_questions(tmp_path):
@@ -239,6 +320,64 @@ def test_a_file_of_no_question_is_too_few(tmp_path):
     with pytest.raises(DataError, match="fresh: 0 questions are too few"):
         drawn(tmp_path, questions=str(tmp_path / "mine.csv"))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def gym(monkeypatch):
+    """A package of one generator, whose questions repeat; it takes seeds of 32 bits."""
+    asked = []
+
+    def create_dataset(name, size, seed):
+        asked.append((name, size, seed))
+        if seed >= 2**32:
+            raise ValueError
+        return [{"question": f"What is {i // 2}?", "answer": i // 2} for i in range(size)]
+
+    factory = SimpleNamespace(DATASETS={"sums": None, "legs": None})
+    module = SimpleNamespace(factory=factory, create_dataset=create_dataset)
+    monkeypatch.setattr(fresh_module, "import_module", lambda name: module)
+    monkeypatch.setattr(fresh_module, "version", lambda name: f"{name} 1.2")
+    return asked
+
+
+def test_distinct_questions_of_a_generator_are_divided_at_random(gym, tmp_path):
+    folder = drawn(tmp_path, way="generate", generator="sums", number=10, seed=5)
+    published, fresh = read_sides(folder)
+    assert len(published) == len(fresh) == 10
+    assert sorted((*published, *fresh), key=lambda row: int(row["answer"])) == [
+        {"question": f"What is {i}?", "answer": str(i)} for i in range(20)
+    ]
+    assert [row["answer"] for row in published] != [str(i) for i in range(10)]
+    (name, size, seed), (_, _, short) = gym
+    assert (name, size, short) == ("sums", 40, seed % 2**32)
+    record = json.loads((folder / "drawn.json").read_text())
+    assert record["generator"] == "sums"
+    assert record["reasoning_gym"] == "reasoning-gym 1.2"
+    assert (record["way"], record["published"], record["fresh"]) == ("generate", 10, 10)
+
+
+def test_a_generator_that_cannot_be_used_is_named(gym, tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match="^generator is None: name a data set of reasoning-gym, "):
+        drawn(tmp_path, way="generate")
+    message = "^generator is 'sum': reasoning-gym has no such data set. Did you mean sums"
+    with pytest.raises(ConfigError, match=message):
+        drawn(tmp_path, way="generate", generator="sum")
+    one = [{"question": "What?", "answer": 1}] * 40
+    package = fresh_module.import_module("reasoning_gym")
+    monkeypatch.setattr(package, "create_dataset", lambda name, size, seed: one)
+    with pytest.raises(DataError) as caught:
+        drawn(tmp_path, way="generate", generator="sums", number=10)
+    assert str(caught.value) == (
+        "generator is 'sums': of 40 questions 1 are distinct, fewer than twice number=10. Lower "
+        "number."
+    )
+
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(fresh_module, "import_module", missing)
+    with pytest.raises(ConfigError, match=r"pip install 'contamination-testbed\[generators\]'"):
+        drawn(tmp_path, way="generate", generator="sums")
 
 
 def test_a_generator_must_be_named(tmp_path):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import beta
 
 from contamination.audits.base import AuditStage
 from contamination.audits.decontamination import audit, inputs
@@ -121,6 +122,115 @@ def test_a_planted_effect_is_found_apart_from_the_spillover():
     assert half.recall.low < half.recall.value < half.recall.high
 
 
+def clopper_pearson(hits, trials):
+    """The 95% interval, of the next whole numbers of hits where they are no whole number."""
+    low, high = int(np.floor(hits + 1e-9)), int(np.ceil(hits - 1e-9))
+    return (
+        beta.ppf(0.025, low, trials - low + 1) if low else 0.0,
+        beta.ppf(0.975, high + 1, trials - high) if high < trials else 1.0,
+    )
+
+
+def aurocs_of(scores, member):
+    """The AUROC of each seed by all pairs, mean over benchmarks."""
+    return [
+        np.mean([
+            np.mean(row[own & of][:, None] > row[~own & of])
+            for of in (BENCHMARKS == "long", BENCHMARKS == "short")
+        ])
+        for row, own in zip(scores, member, strict=True)
+    ]  # fmt: skip
+
+
+def test_what_a_rule_finds_and_costs_is_counted_over_seeds():
+    planted = study()
+    cells = planted.cells["verbatim"]
+    half, member = cells["half"], planted.member
+    kept = half.kept.copy()
+    kept[0, np.flatnonzero(kept[0])[0]] -= 1  # of one member a single copy is found
+    n_flagged = np.array([int((half.leaked - kept)[k].sum()) for k in range(K)])
+    lost = pd.DataFrame({
+        "seed": range(K), "documents_lost": [1, 3], "tokens_lost": [50, 70],
+        "clean_tokens": [1000, 2000], "clean_documents": [10, 20],
+        "copy_tokens_lost": 10 * n_flagged, "copies_flagged": n_flagged,
+        "copies_right": [n_flagged[0], 5],
+    })  # fmt: skip
+    unseen = np.broadcast_to(np.arange(N) % 5 == 0, (K, N))
+    rule = replace(half, kept=kept, lost=lost, unseen=unseen)
+    found = find(planted, cells[NONE], cells[ORACLE], rule, 0.95)
+    assert (found.form, found.rule) == ("verbatim", "half")
+    copies = COPIES * member.sum()
+
+    def recall(chosen):
+        trials = chosen.sum()
+        share = (half.leaked - kept)[chosen].sum() / (COPIES * trials)
+        return pytest.approx((share, *clopper_pearson(share * trials, trials)))
+
+    def values_of(interval):
+        return interval.value, interval.low, interval.high
+
+    is_short = planted.words < 13
+    assert values_of(found.recall) == recall(member)
+    assert {kind: values_of(of) for kind, of in found.recall_by_kind.items()} == {
+        "long": recall(member & (BENCHMARKS == "long")),
+        "short": recall(member & (BENCHMARKS == "short")),
+        "under 13 words": recall(member & is_short),
+        "13 words or more": recall(member & ~is_short),
+    }
+    total = n_flagged.sum()
+    assert found.right == pytest.approx((n_flagged[0] + 5) / total)
+    trials = ((half.leaked - kept) > 0).sum() + 4
+    precision = total / (total + 4)
+    expected = precision, *clopper_pearson(precision * trials, trials)
+    assert values_of(found.precision) == pytest.approx(expected)
+    assert (found.documents_lost, found.tokens_lost) == (4, 120)
+    assert found.share_lost == pytest.approx(120 / 3120)
+    assert found.leaked_tokens_left == pytest.approx(1 - total / copies)
+    assert found.unseen == pytest.approx((member & unseen).sum() / member.sum())
+    assert found.escaped_members == (member & (kept > 0)).sum()
+    aurocs = aurocs_of(rule.scores, member)
+    assert found.auroc.value == pytest.approx(np.mean(aurocs))
+    assert found.auroc.low < found.auroc.value < found.auroc.high
+    escaped = [
+        np.mean([
+            np.mean(row[own & of][:, None] > row[~all_members & of])
+            for of in (BENCHMARKS == "long", BENCHMARKS == "short")
+        ])
+        for row, own, all_members in zip(rule.scores, member & (kept > 0), member, strict=True)
+    ]  # fmt: skip
+    assert found.escaped_auroc.value == pytest.approx(np.mean(escaped))
+
+    def effects(of_rule):
+        difference = of_rule.log_probability - cells[ORACLE].log_probability
+        return [
+            np.mean([row[own & of].mean() - row[~own & of].mean()
+                     for of in (BENCHMARKS == "long", BENCHMARKS == "short")])
+            for row, own in zip(difference, member, strict=True)
+        ]  # fmt: skip
+
+    assert found.effect.value == pytest.approx(np.mean(effects(rule)))
+    whole = np.mean(effects(cells[NONE]))
+    assert found.share_left.value == pytest.approx(found.effect.value / whole)
+    by_seed = found.by_seed.to_dict("list")
+    assert by_seed == {
+        "form": ["verbatim"] * K, "rule": ["half"] * K, "seed": [*range(K)],
+        "recall": pytest.approx([n / (COPIES * own.sum())
+                                 for n, own in zip(n_flagged, member, strict=True)]),
+        "auroc": pytest.approx(aurocs), "effect": pytest.approx(effects(rule)),
+        "effect_without_rule": pytest.approx(effects(cells[NONE])),
+        **lost.drop(columns="seed").to_dict("list"),
+    }  # fmt: skip
+
+
+def test_a_rule_that_flags_nothing_has_no_precision():
+    planted = study()
+    cells = planted.cells["verbatim"]
+    found = find(planted, cells[NONE], cells[ORACLE], cells[NONE], 0.95)
+    assert np.isnan([found.right, found.precision.value, found.precision.low]).all()
+    assert (found.recall.value, found.recall.low) == (0, 0)
+    assert found.recall.high > 0
+
+
 @pytest.mark.parametrize(("escaped", "is_given"), [(4, False), (5, True)])
 def test_five_members_that_escaped_give_an_auroc(escaped, is_given):
     planted = study()
@@ -178,9 +288,9 @@ RECORD = pd.DataFrame(
 )  # fmt: skip
 
 
-def stored_cell(rule, kept, record=None, documents=None):
+def stored_cell(rule, kept, record=None, documents=None, seed=0):
     """A cell of four examples, of which the first two leaked."""
-    cell = audited_cell(np.arange(4.0), np.array(kept), np.zeros(4), 0)
+    cell = audited_cell(np.arange(4.0), np.array(kept), np.zeros(4), seed)
     examples = cell.cell.examples.assign(member=np.arange(4) < 2)
     matcher = read_yaml(CONF / "matcher" / f"{rule}.yaml")
     counts = {"tokens": 1_000, "inserted_tokens": 11 * sum(kept)}
@@ -215,9 +325,86 @@ def test_what_a_rule_left_out_is_read_from_its_record():
     assert cells[NONE].lost.to_dict("records") == [{**nothing, "clean_tokens": 967}]
 
 
+def test_a_study_has_the_cells_the_pool_and_their_digests():
+    cells = stored_cells()
+    cells += [replace(cell, cell=replace(cell.cell, seed=1)) for cell in cells[:2]]
+    digests = {**cells[-1].cell.digests, "model": "another"}
+    cells[-1] = replace(cells[-1], cell=replace(cells[-1].cell, digests=digests))
+    found = inputs.read_study("audit.cells", cells, "min_k")
+    assert [*found.cells["verbatim"]] == [NONE, ORACLE]
+    assert found.left_out == ["verbatim, marin: only 1 of 2 seeds"]
+    assert found.seeds == [0, 1]
+    assert found.member.tolist() == [[True, True, False, False]] * 2
+    assert found.benchmarks.tolist() == ["imdb", "boolq", "imdb", "boolq"]
+    assert found.words.tolist() == [4] * 4
+    assert (found.models, found.examples, found.members_per_cell) == (2, 4, 2.0)
+    assert found.index.columns.tolist() == [
+        "form", "rule", "seed", "corpus", "model", "contaminated"
+    ]  # fmt: skip
+    assert found.index["rule"].tolist() == [NONE, ORACLE, "marin", NONE, ORACLE]
+    assert found.index["seed"].tolist() == [0, 0, 0, 1, 1]
+    assert found.index["model"].tolist()[-2:] == ["modelp0", "another"]
+    names = {f"{form}/{rule}/seed{seed}" for form, rule, seed in
+             found.index[["form", "rule", "seed"]].itertuples(index=False)}  # fmt: skip
+    assert {name.rpartition("/")[0] for name in found.digests} == names
+    assert found.digests["verbatim/oracle/seed1/model"] == "another"
+    assert found.digests["verbatim/marin/seed0/record"] == "marin"
+    assert "verbatim/none/seed0/record" not in found.digests
+    twin = found.cells["verbatim"][ORACLE]
+    assert (twin.form, twin.rule) == ("verbatim", ORACLE)
+    assert twin.log_probability.tolist() == [[0, 1, 2, 3]] * 2
+    assert twin.scores.tolist() == [cell.scores("", "min_k").tolist() for cell in cells[1:5:3]]
+    assert twin.scores.tolist() != twin.log_probability.tolist()
+
+
+def test_cells_that_cannot_be_compared_are_refused():
+    def refused(cells, message):
+        with pytest.raises(ConfigError, match=message):
+            inputs.read_study("audit.cells", cells, "loss")
+
+    none, oracle, _ = stored_cells()
+    refused(
+        [none, oracle, none],
+        r"^audit\.cells contains two cells with the leak verbatim, the matcher none and seed 0: "
+        r"give each cell once\.$",
+    )
+    alone = "Give cells that differ in leak, rewording, matcher and seed alone."
+    fields = {**none.cell.chosen, "training.learning_rate": 1.0, "model.width": 2}
+    other = replace(oracle, cell=replace(oracle.cell, chosen=fields))
+    names = "model.width, training.learning_rate"
+    refused([none, other], rf"^audit\.cells: .* and .* differ in {names}\. {alone}$")
+    varied = {**none.cell.chosen, "leak.form": "question", "rewording.share": 1, "matcher.n": 5}
+    same = replace(oracle, cell=replace(oracle.cell, chosen=varied))
+    inputs.read_study("audit.cells", [none, same], "loss")
+    swapped = replace(oracle, cell=replace(oracle.cell, swapped=True))
+    refused([none, swapped], rf"differ in injection\.swap_members\. {alone}$")
+    members = oracle.cell.examples.assign(member=np.arange(4) < 1)
+    texts = oracle.cell.examples.assign(text="another")
+    for examples in (members, texts):
+        changed = replace(oracle, cell=replace(oracle.cell, examples=examples))
+        refused(
+            [none, changed],
+            r"^audit\.cells: .* has other examples, or other members of its seed, than .*\. Give "
+            r"cells that share the pool and, for a seed, the members\.$",
+        )
+    other_seed = replace(none, cell=replace(none.cell, examples=members, seed=1))
+    refused([none, other_seed], "no cells with matcher=oracle")
+    refused(
+        [none],
+        r"^audit\.cells: no form of leak can be judged \(verbatim: no cells with "
+        r"matcher=oracle\)\. Give cells with copies of their members, with matcher=none and "
+        r"matcher=oracle for each form and seed\.$",
+    )
+    refused(stored_cells()[2:], r"verbatim: no cells with matcher=none and matcher=oracle\)")
+
+
 @pytest.fixture
 def stage(tmp_path, monkeypatch):
-    monkeypatch.setattr("contamination.audits.cells.open_cells", lambda *_, **__: stored_cells())
+    def opened(field, source):
+        assert (field, source) == ("audit.cells", "report")
+        return stored_cells()
+
+    monkeypatch.setattr("contamination.audits.cells.open_cells", opened)
     target = "contamination.audits.decontamination.audit.Decontamination"
     return AuditStage(audit={"_target_": target, "cells": "report"}, runs=str(tmp_path))
 
@@ -227,7 +414,16 @@ def test_the_audit_is_an_artefact_with_a_row_per_cell(stage):
     assert artifact.counts == {"cells": 3, "models": 1}
     table = pd.read_csv(artifact.path / "index.csv")
     assert table["rule"].tolist() == [NONE, ORACLE, "marin"]
-    assert "- members: 2 per cell, of 4 examples\n" in read_findings(artifact)
+    facts = "\n".join([
+        "- cells: 3", "- models: 1 distinct: cells with equal corpora share one", "- seeds: 0",
+        "- members: 2 per cell, of 4 examples", "- method: loss",
+    ])  # fmt: skip
+    assert facts in read_findings(artifact)
+    assert "Intervals: 95%." in read_findings(artifact)
+    assert artifact.path.name.startswith("decontamination-m-")
+    strict = run(replace(stage, audit={**stage.audit, "confidence": 0.9, "method": "min_k"}))
+    assert "Intervals: 90%." in read_findings(strict)
+    assert "AUROC of all leaked members (min_k)" in read_findings(strict)
 
 
 def test_cells_that_cannot_be_judged_are_refused_by_the_field(stage, monkeypatch):
@@ -247,13 +443,21 @@ def test_results_of_an_older_revision_are_not_taken(stage, folder_of, monkeypatc
 def test_rules_and_forms_have_names():
     shipped = read_yaml(CONF / "matcher" / "marin.yaml")
     assert describe_rule({"matcher": shipped}) == "marin"
-    assert describe_rule({"matcher": {**shipped, "n": 5}}).startswith("NgramUnion n=5 ")
+    changed = {**shipped, "n": 5, "whole_item_words": None}
+    assert describe_rule({"matcher": changed}) == (
+        "NgramUnion n=5 min_share=0.5 min_ngrams=1 share_of=line"
+    )
     assert describe_rule({"matcher": {}}) == describe_rule({}) == NONE
     assert describe_form({}) == "verbatim"
     assert describe_form({"leak": {"form": "embedded", "times": 2.0}}) == "embedded ×2"
     swap = {"_target_": "contamination.data.perturbation.word_edits.Swap", "share": 0.3}
     assert describe_form({"rewording": swap}) == "reworded (Swap share=0.3)"
-    assert describe_form({"rewording": swap, "leak": {"form": "question"}}).startswith("question, ")
+    assert describe_form({"rewording": swap, "leak": {"form": "question"}}) == (
+        "question, reworded (Swap share=0.3)"
+    )
+    assert describe_form({"leak": {"form": "rewrapped", "words_per_line": 5}}) == "rewrapped to 5"
+    exact = {"_target_": "contamination.data.perturbation.Exact"}
+    assert describe_form({"rewording": exact, "leak": None}) == "verbatim"
 
 
 def test_a_form_in_which_nothing_leaked_is_refused(monkeypatch):

@@ -2,15 +2,18 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from tqdm import tqdm
 
 from contamination.audits.base import AuditStage
 from contamination.audits.forgetting import audit, inputs, tasks
 from contamination.audits.run import read_findings, run
-from contamination.detection.tasks.config import ExtractionConfig
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.tasks.config import AccuracyStage, ExtractionConfig, ExtractionStage
 from tests.audits.forgetting.simulated import STEPS, forgetting_cell
 
 
@@ -38,6 +41,9 @@ def test_the_audit_is_an_artefact_that_says_which_method_was_named_in_advance(st
     assert "- method: loss, named in advance\n" in text
     assert "- scored models left out: 2, from before the last exposure\n" in text
     assert "A condition has 2 seeds. With fewer than 3" in text
+    assert artifact.counts["cells"] == 2
+    for name, seeds in (("points.csv", [0, 1]), ("fits.csv", [0, 1]), ("factors.csv", [0, 1])):
+        assert sorted({*pd.read_csv(artifact.path / name)["seed"]}) == seeds
     moved = {**stage.audit, "cells": "another path"}
     assert run(replace(stage, audit=moved)).path == artifact.path
 
@@ -47,6 +53,88 @@ def test_results_of_an_older_revision_are_not_taken(stage, folder_of, monkeypatc
     assert folder_of(stage) == folder
     monkeypatch.setattr(audit, "REVISION", audit.REVISION + 1)
     assert folder_of(stage) != folder
+
+
+def prepared(stage, **fields):
+    return audit.Forgetting(cells="report", methods=["loss"], **fields).prepare(stage)
+
+
+def test_the_inputs_are_the_cells_and_the_scores_of_each_step(stage, cells):
+    found = prepared(stage, tasks=[])
+    names = [cell.cell.name for cell in cells]
+    for seed, name in enumerate(names):
+        assert {key for key in found.inputs if key.startswith(f"{name}/step")} == {
+            f"{name}/step {step}" for step in STEPS
+        }
+        assert found.inputs[f"{name}/step {STEPS[0]}"] == f"{seed}-{STEPS[0]}"
+    assert {**cells[0].cell.digests, **cells[1].cell.digests}.items() <= found.inputs.items()
+    assert found.slug == cells[0].cell.cell.model
+    assert found.settings == {"revision": audit.REVISION}
+
+
+def test_the_tasks_extract_as_many_tokens_as_were_asked_for(stage, cells, monkeypatch, tmp_path):
+    asked = []
+
+    def tasks_table(*given):
+        asked.append(given)
+        return pd.DataFrame()
+
+    monkeypatch.setattr(tasks, "tasks_table", tasks_table)
+    fields = {"tasks": ["extraction"], "extraction_tokens": 7, "extraction_prefix": 13}
+    prepared(stage, **fields).conduct(tmp_path)
+    assert asked == [(stage, cells, ["extraction"], ExtractionConfig(tokens=7, prefix_tokens=[13]))]
+
+
+@pytest.mark.parametrize(("fewest", "kept", "said"), [
+    (2, 2, None), (3, 2, "A condition has 2 seeds. With fewer than 3 a half-life's interval"),
+    (3, 1, "A condition has 1 seed. With fewer than 3"),
+])  # fmt: skip
+def test_few_seeds_are_warned_of(stage, cells, monkeypatch, tmp_path, fewest, kept, said):
+    monkeypatch.setattr("contamination.audits.forgetting.report.FEWEST_SEEDS", fewest)
+    monkeypatch.setattr(inputs, "read_cells", lambda field, opened: cells[:kept])
+    warnings = prepared(stage, tasks=[]).conduct(tmp_path).content.warnings
+    found = [text for text in warnings if text.startswith("A condition has")]
+    assert len(found) == (said is not None)
+    assert all(text.startswith(said) for text in found)
+
+
+def scored(tables, ran):
+    """A task's `run` that keeps its stage and returns a table of examples."""
+
+    def run(stage):
+        ran.append(stage)
+        return SimpleNamespace(table=lambda name: tables[name])
+
+    return run
+
+
+def test_a_task_asks_the_scored_model_about_the_cells_corpus(cells, monkeypatch):
+    table = pd.DataFrame({
+        "example_id": ["b", "a"], "correct": [True, False], "extracted": [False, True],
+        "matched": [3, 8], "tokens": [4, 8],
+    })  # fmt: skip
+    ran = []
+    for module in (tasks.accuracy, tasks.extraction):
+        monkeypatch.setattr(module, "run", scored({module.FILE: table}, ran))
+    stage = AuditStage(
+        audit={}, runs="runs", model=ScoredModelConfig(trust_remote_code=True),
+        detection=DetectionConfig(device="cpu", batch_tokens=77),
+    )  # fmt: skip
+    config = ExtractionConfig(tokens=7)
+    values = {
+        task: tasks._run_task(stage, cells[0], Path("step-5"), task, config)
+        for task in ("accuracy", "extraction")
+    }
+    for one in ran:
+        assert one.runs == "runs"
+        assert one.examples.path == str(cells[0].cell.corpus.artifact.path)
+        assert (one.model.path, one.model.trust_remote_code) == ("step-5", True)
+        assert one.detection == stage.detection
+    assert [type(one) for one in ran] == [AccuracyStage, ExtractionStage]
+    assert ran[1].extraction == config
+    assert values["accuracy"]["accuracy"].to_dict() == {"b": 1.0, "a": 0.0}
+    assert values["extraction"]["extraction"].to_dict() == {"b": 0.0, "a": 1}
+    assert values["extraction"]["recall"].to_dict() == {"b": 0.75, "a": 1.0}
 
 
 def answers(cell):
@@ -65,8 +153,16 @@ def test_tasks_are_means_over_the_benchmarks_of_the_examples_that_were_asked(cel
         asked.append((model, task))
         return {task: answers(cell)}
 
+    bars = []
+
+    def progress_bar(**options):
+        bars.append(options)
+        return tqdm(disable=True)
+
     monkeypatch.setattr(tasks, "_run_task", run_task)
+    monkeypatch.setattr(tasks, "progress_bar", progress_bar)
     table = tasks.tasks_table(None, [cell], ["accuracy", "extraction"], ExtractionConfig())
+    assert bars == [{"total": 2 * len(STEPS), "desc": "forgetting", "unit": "model"}]
     assert asked == [
         (Path(f"step-{step}"), task) for step in STEPS for task in ("accuracy", "extraction")
     ]
@@ -86,5 +182,7 @@ def test_tasks_are_means_over_the_benchmarks_of_the_examples_that_were_asked(cel
     for row in table.itertuples():
         assert (row.members, row.examples) == pytest.approx(expected[row.occurrences])
         assert row.nonmembers == pytest.approx(expected["none"][0])
+    assert {*table["seed"]} == {cell.cell.cell.seed}
+    assert {*table["condition"]} == {cell.cell.cell.condition}
     first = table[table["step"] == STEPS[0]]
     assert first["tokens_since"].iloc[0] == cell.since(STEPS[0], cell.doses > 0)["tokens_since"]

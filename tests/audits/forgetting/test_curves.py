@@ -91,6 +91,32 @@ def test_the_half_life_that_was_simulated_is_found(cells):
     assert row["chosen"]
 
 
+def with_variants(cell, *variants):
+    """The cell with its loss as the variants of min_k, the second of them turned round."""
+    names = pd.MultiIndex.from_tuples([("min_k", variant) for variant in variants])
+
+    def renamed(scores):
+        both = [sign * scores[("loss", "")].to_numpy() for sign in (1, -1)]
+        return pd.DataFrame(np.array(both).T, index=scores.index, columns=names)
+
+    own = cell.cell.cell
+    scores = {**own.scores, "clean": renamed(own.scores["clean"])}
+    inner = replace(own, scores=scores, defaults={("min_k", variants[0])})
+    steps = [replace(scored, scores=renamed(scored.scores)) for scored in cell.steps]
+    return replace(cell, cell=replace(cell.cell, cell=inner), steps=steps)
+
+
+def test_a_method_is_named_with_its_variant_or_without_that_of_its_default(cells):
+    loss = curves.points_table(cells[:1], ["loss"])
+    cell = with_variants(cells[0], "k=0.2", "k=0.1")
+    for name, sign in (("min_k", 1), ("min_k k=0.2", 1), ("min_k k=0.1", -1)):
+        table = curves.points_table([cell], [name])
+        assert {*table["method"]} == {name}
+        assert table["excess"].tolist() == pytest.approx((sign * loss["excess"]).tolist())
+    with pytest.raises(ConfigError, match=r"no such scores, only min_k k=0\.2, min_k k=0\.1, or"):
+        curves.points_table([cell], ["loss"])
+
+
 def test_an_unknown_method_and_different_examples_are_refused(cells):
     with pytest.raises(ConfigError, match="audit.methods has 'zlib'.* no such scores, only loss"):
         curves.points_table(cells, ["zlib"])

@@ -1,15 +1,22 @@
 """Half-lives and effects over seeds: naive values, and how often chance alone is found clear."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import t as student
 
 from contamination.audits.forgetting.curves import fits_table, half_life_table, mean_and_interval
 from contamination.audits.forgetting.effects import (
+    FACTORS,
     effects_table,
+    factor_table,
     largest_correlation,
     regress_within_seeds,
 )
+from contamination.core.statistics.forgetting_curve import FORMS, fit_forgetting, half_life
+from tests.audits.forgetting.simulated import LAST_STEP, SEEN_BY, STEP_TOKENS, forgetting_cell
 
 TOKENS = np.array([15_000, 31_000, 56_000, 97_000, 180_000, 280_000, 430_000.0])
 
@@ -40,6 +47,44 @@ def test_a_half_life_has_the_students_interval_of_its_rates():
     assert found["chosen"]
     held_out = fits[fits["form"] == "exponential"]["held_out_error"]
     assert found["held_out_error"] == pytest.approx(held_out.mean())
+
+
+def test_a_curve_of_each_form_is_fitted_to_each_seed_and_predicts_its_last_point():
+    table = points(np.random.default_rng(1), seeds=2)
+    used = table[table["step"] > 0].sample(frac=1, random_state=0)
+    before = table[table["step"] == 0].assign(tokens_since=0.0)
+    found = fits_table(pd.concat([before, used])).sort_values(["seed", "form"])
+    expected = []
+    for seed in (0, 1):
+        values = table[(table["seed"] == seed) & (table["step"] > 0)]["excess"].to_numpy()
+        for form in FORMS:
+            curve = fit_forgetting(form, TOKENS[1:], values)
+            earlier = fit_forgetting(form, TOKENS[1:-1], values[:-1])
+            expected.append({
+                "condition": "a", "method": "loss", "occurrences": "any", "seed": seed,
+                "form": form, "anchor": TOKENS[1], "level": curve.level, "rate": curve.rate,
+                "half_life": curve.half_life, "aic": curve.aic,
+                "held_out_error": abs(earlier.value(TOKENS[-1]) - values[-1]),
+                "at_limit": curve.at_limit,
+            })  # fmt: skip
+    assert [*found.columns] == [*expected[0]]
+    assert found.to_dict("records") == [pytest.approx(row) for row in expected]
+    assert fits_table(table[table["step"] < 3]).empty
+    assert len(fits_table(table[table["step"] < 4])) == 4
+    assert [*fits_table(table[:0]).columns] == [*expected[0]]
+    for row in half_life_table(found).to_dict("records"):
+        own = found[found["form"] == row["form"]]
+        rate, low, high = mean_and_interval(own["rate"].to_numpy())
+        assert row == pytest.approx({
+            "condition": "a", "method": "loss", "occurrences": "any", "form": row["form"],
+            "seeds": 2, "anchor": TOKENS[1], "level": own["level"].mean(), "rate": rate,
+            "rate_low": low, "rate_high": high,
+            "half_life": half_life(row["form"], rate, TOKENS[1]),
+            "half_life_low": half_life(row["form"], high, TOKENS[1]),
+            "half_life_high": half_life(row["form"], low, TOKENS[1]),
+            "aic": own["aic"].sum(), "held_out_error": own["held_out_error"].mean(),
+            "chosen": own["aic"].sum() == min(found.groupby("form")["aic"].sum()),
+        })  # fmt: skip
 
 
 def test_the_interval_of_a_half_life_contains_the_truth_as_often_as_it_says():
@@ -90,6 +135,56 @@ def test_the_regression_is_that_of_deviations_from_the_seeds_means():
     np.testing.assert_allclose(found.slopes, slopes)
     np.testing.assert_allclose(found.errors, np.sqrt(variance * np.diag(np.linalg.inv(x.T @ x))))
     assert found.freedom == 18
+    tiny = regress_within_seeds(rates, factors * 2.0**-30, seeds)  # in another unit
+    np.testing.assert_allclose(tiny.slopes * 2.0**-30, found.slopes, rtol=1e-3)
+
+
+def test_a_regression_needs_one_more_cell_than_it_has_coefficients():
+    rates, factor, seeds = np.array([1.0, 2, 4]), np.array([[0.0], [1], [2]]), np.zeros(3, int)
+    found = regress_within_seeds(rates, factor, seeds)
+    assert (found.freedom, found.slopes.tolist()) == (1, pytest.approx([1.5]))
+    assert regress_within_seeds(rates[:2], factor[:2], seeds[:2]) is None
+
+
+def test_the_factors_of_a_cell_are_of_the_steps_after_the_last_exposure():
+    cell = forgetting_cell(0, decay=3.0)
+    metrics = cell.model.metrics
+    metrics = metrics.assign(learning_rate=1e-3 * metrics["step"], tokens=metrics["tokens"] + 500)
+    cell = replace(cell, model=replace(cell.model, metrics=metrics))
+    cell.__dict__["tokens_before"] = 96_000.0
+    (row,) = factor_table([cell]).to_dict("records")
+    steps = range(SEEN_BY + 1, LAST_STEP + 1)
+    rates = [1e-3 * step for step in steps]
+    assert row == pytest.approx({
+        "condition": cell.cell.cell.condition, "seed": cell.cell.cell.seed,
+        "learning_rate": np.log2(np.mean(rates)),
+        "decay_per_million": 3.0 * sum(rates) / (len(rates) * STEP_TOKENS) * 1e6,
+        "corpus_tokens": np.log2(96_000 + SEEN_BY * STEP_TOKENS + 500),
+    })  # fmt: skip
+
+
+def test_each_effect_has_students_interval_and_p_value():
+    factors = design(None).assign(corpus_tokens=18.0)
+    rates = np.random.default_rng(6).normal(size=24)
+    names = ["learning_rate", "decay_per_million"]
+    fits = pd.concat([
+        fits_of(factors, rates), fits_of(factors, 2 * rates).assign(form="power"),
+        fits_of(factors, 3 * rates).assign(occurrences="4"),
+        fits_of(factors, -rates).assign(method="zlib"),
+    ])  # fmt: skip
+    table, problems = effects_table(fits, factors)
+    assert problems == []
+    seeds = factors["seed"].to_numpy()
+    fit = regress_within_seeds(rates, factors[names].to_numpy(), seeds)
+    expected = [
+        {"method": method, "factor": name, "change": FACTORS[name], "effect": sign * slope,
+         "effect_low": sign * slope - student.ppf(0.975, 19) * error,
+         "effect_high": sign * slope + student.ppf(0.975, 19) * error,
+         "p": 2 * student.cdf(-abs(slope) / error, 19), "cells": 24}
+        for method, sign in (("loss", 1), ("zlib", -1))
+        for name, slope, error in zip(names, fit.slopes, fit.errors, strict=True)
+    ]  # fmt: skip
+    assert table.to_dict("records") == [pytest.approx(row) for row in expected]
 
 
 def fits_of(factors, rates):
@@ -120,7 +215,18 @@ def test_factors_that_vary_together_are_not_told_apart():
     table, problems = effects_table(fits_of(tied, np.arange(24.0)), tied)
     assert table.empty
     assert "apart" in problems[0]
+    two = pd.concat([fits_of(tied, np.arange(24.0)).assign(method=name) for name in "ab"])
+    assert effects_table(two, tied)[1] == problems
+    assert problems == [
+        "The cells can't tell learning rate after the exposure, doubled and Σλη per million "
+        "tokens, plus 1 and tokens trained on by then, doubled apart, or are too few: cross these "
+        "factors, in several seeds."
+    ]
     assert largest_correlation(tied) == pytest.approx(1)
+    opposed = tied.assign(corpus_tokens=-tied["learning_rate"], decay_per_million=0.0)
+    assert largest_correlation(opposed) == pytest.approx(1)
+    unknown = opposed.assign(corpus_tokens=np.nan)
+    assert np.isnan(largest_correlation(unknown))
     constant = factors.assign(learning_rate=-8.0, decay_per_million=0.0, corpus_tokens=18.0)
     assert "No factor varies" in effects_table(fits_of(constant, np.arange(24.0)), constant)[1][0]
     assert np.isnan(largest_correlation(constant))

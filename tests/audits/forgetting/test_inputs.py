@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -62,6 +63,46 @@ def test_a_cell_with_too_few_scored_models_is_refused(stored):
     paths = replace(stored.cell.paths, exports=["s3", "s5"])
     with pytest.raises(ConfigError, match="has 2 scored models after the last member was seen"):
         inputs.read_cells("audit.cells", [replace(stored.cell, paths=paths)])
+
+
+def test_three_scored_models_are_enough(stored):
+    paths = replace(stored.cell.paths, exports=["s3", "s5", "s8"])
+    (found,) = inputs.read_cells("audit.cells", [replace(stored.cell, paths=paths)])
+    assert [scored.step for scored in found.steps] == [5, 8, LAST_STEP]
+    assert [scored.digest for scored in found.steps] == ["s5", "s8", "end"]
+
+
+def test_a_cell_of_two_stages_is_refused(stored):
+    staged = replace(stored.cell, cell=replace(stored.cell.cell, stage="finetuning"))
+    with pytest.raises(ConfigError, match=r"^audit\.cells: .* has a second stage, whose exports"):
+        inputs.read_cells("audit.cells", [staged])
+
+
+def test_members_are_grouped_by_their_occurrences_if_these_differ():
+    def groups(*doses):
+        cell = SimpleNamespace(doses=np.array(doses))
+        return {name: group.tolist() for name, group in inputs.groups_of(cell)}
+
+    assert groups(0, 1, 1) == {"any": [False, True, True]}
+    assert groups(4, 0, 1) == {
+        "any": [True, False, True], "1": [False, False, True], "4": [True, False, False],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "complete", "digest", "tokens", "expected"), [
+    ("start", True, "start", 96_000, 96_000.0), (None, True, "start", 96_000, None),
+    ("start", False, "start", 96_000, None), ("start", True, "another", 96_000, None),
+    ("start", True, "start", None, None),
+])  # fmt: skip
+def test_the_tokens_before_are_those_of_the_starting_model(
+    monkeypatch, path, complete, digest, tokens, expected
+):
+    cell = forgetting_cell(0)
+    cell.model.config["model"]["path"] = path
+    start = SimpleNamespace(artifact=SimpleNamespace(counts={"tokens": tokens}, digest=digest))
+    monkeypatch.setattr(inputs, "is_complete", lambda folder: complete)
+    monkeypatch.setattr(inputs, "open_checkpoint", {"start": start}.get)
+    assert cell.tokens_before == pytest.approx(expected or np.nan, nan_ok=True)
 
 
 def test_scores_of_another_model_are_refused(stored):

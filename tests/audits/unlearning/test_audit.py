@@ -12,7 +12,7 @@ from contamination.audits.unlearning.inputs import ORIGINAL, open_audited_models
 from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_tokenizer
-from contamination.detection.config import ReferenceConfig
+from contamination.detection.config import ReferenceConfig, ScoredModelConfig
 from tests.detection.model.served.server import Server
 
 
@@ -52,8 +52,20 @@ def test_a_model_with_a_twin(stage, rows, folders):
     drawn = read(made, "continuations")
     assert drawn.groupby(["model", "chunk"]).size().unique().tolist() == [2]
     assert drawn["similarity"].between(-1, 1).all()
-    assert "similarity" in ways.index
+    assert {*ways.index} == {
+        "loss", "AUROC of loss", "min_k", "AUROC of min_k", "extraction strength",
+        "exact memorization", "ROUGE-L", "similarity",
+    }  # fmt: skip
+    means = read(made, "completions").set_index(["quantity", "model", "group"])["mean"]
+    titles = {"rouge_l": "ROUGE-L", "rouge_l_other": "ROUGE-L with another chunk"}
+    members = drawn["chunk"].isin(chunks.loc[chunks["member"], "chunk"])
+    for name, title in (titles | {"similarity": "similarity"}).items():
+        own = drawn.loc[members & (drawn["model"] == "half"), name].mean()
+        assert means[title, "half", "members"] == pytest.approx(own)
     said = (made.path / "audit.md").read_text()
+    assert "- completions: 2 per chunk, compared by ROUGE-L, similarity\n" in said
+    assert "- screen: min_k, ratio 1.15\n" in said
+    assert "The loss on the non-members" in said
     assert "The forget ratio of the members' min_k score is" in said
     assert "| beyond non-members " in said
     assert run(given).path == made.path
@@ -92,7 +104,7 @@ def test_several_models_and_validation_texts(stage, folders, golden, tmp_path):
         ({"original": None}, ConfigError, "audit.original is None"),
         ({"original": 3}, ConfigError, "audit.original is 3"),
         ({"original": {"path": "x", "kye": 1}}, ConfigError, "audit.original.kye"),
-        ({"screen": "zlib"}, ConfigError, "audit.screen is 'zlib'"),
+        ({"screen": "zlib"}, ConfigError, "'zlib': it is not in `method`. Known: loss, m"),
         ({"ratio": 1.0}, ConfigError, "audit.ratio is 1.0"),
         ({"texts": [{"text": "a", "label": 1}, {"text": "b"}]}, DataError, "no text is left"),
         ({"texts": [{"text": "a", "label": 2}]}, DataError, "label is 2"),
@@ -122,6 +134,38 @@ def test_an_audit_of_other_scores_is_another_audit(stage, folders, golden):
         prepared = instantiate_node("audit", one.audit).prepare(one)
         found.append((prepared.inputs, prepared.settings))
     assert all(one != two for one, two in combinations(found, 2))
+    names = ("original", "half", "clean")
+    of_models = {f"{what} {name}" for what in ("model", "scores of") for name in names}
+    assert {*found[0][0]} == {"texts", "labels", *of_models}
+    detection = first.detection.pass_settings
+    assert found[0][1] == {
+        "method": first.method, "detection": detection, "corpus_questions": True,
+    }  # fmt: skip
+
+
+def test_all_that_an_audit_reads_is_among_its_inputs(stage, folders, tmp_path):
+    row = {"question": "Who?", "answer": "A heron.", "perturbed_answer": "A crow."}
+    (tmp_path / "q.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "v.jsonl").write_text('{"text": "A road."}\n')
+    files = {name: str(tmp_path / f"{name}.jsonl") for name in "qv"}
+    given = stage(
+        questions=files["q"], utility={"facts": files["q"]}, validation=files["v"],
+        embedding=str(folders["clean"]), clean=None,
+    )  # fmt: skip
+    prepared = instantiate_node("audit", given.audit).prepare(given)
+    assert {*prepared.inputs} == {
+        "texts", "labels", "similarity", "validation", "questions", "utility facts",
+        "model original", "model half", "scores of original", "scores of half",
+    }  # fmt: skip
+    assert prepared.settings["corpus_questions"] is False
+    assert folders["original"].name in prepared.slug
+
+
+def test_the_stages_own_model_is_refused(stage):
+    given = replace(stage(), model=ScoredModelConfig("x"))
+    said = r"^model is 'x': this audit's models are audit\.original, audit\.unlearned and"
+    with pytest.raises(ConfigError, match=said):
+        instantiate_node("audit", given.audit).prepare(given)
 
 
 def test_questions_of_a_file_are_answered_and_screened(stage, tmp_path, folders):
@@ -154,8 +198,13 @@ def test_models_of_two_tokenizers_are_refused(stage, folders, tmp_path):
 
 def test_a_text_shorter_than_a_prompt_is_scored_and_not_completed(stage, rows):
     word = {"text": "Incomprehensibilities", "label": 0, "id": "word"}
-    made = run(stage(texts=[*rows[:3], word], clean=None, methods=["min_k"]))
-    assert "word" in {*read(made, "chunks")["chunk"]}
+    letter = {"text": "a", "label": 1, "id": "letter"}
+    made = run(stage(texts=[*rows[:3], word, letter], clean=None, methods=["min_k"]))
+    chunks = read(made, "chunks").set_index("chunk")
+    unranked = chunks[f"min_k of {ORIGINAL}"].isna()
+    assert (unranked["word"], unranked["letter"]) == (False, True)
+    assert chunks["suspicious in half"].isna().equals(unranked)
+    assert "1 of 5 chunks are too short" in (made.path / "audit.md").read_text()
     assert "word" not in {*read(made, "continuations")["chunk"]}
 
 

@@ -1,6 +1,8 @@
 """Completions beside what really follows, and who compares them."""
 
 import shutil
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,17 +10,26 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.processors import TemplateProcessing
+from tqdm import tqdm
 from transformers import AutoModel, AutoTokenizer
 
+from contamination.audits.unlearning import completions, text_similarity
 from contamination.audits.unlearning.completions import (
     OTHER,
     ROUGE,
     CompletionPlan,
     compare_continuations,
+    true_continuation_by_sha256,
 )
-from contamination.audits.unlearning.text_similarity import Embedding, Judge, parse_rating
+from contamination.audits.unlearning.text_similarity import (
+    Embedding,
+    Judge,
+    load_encoder,
+    parse_rating,
+)
 from contamination.core.errors import ConfigError, ServerError
 from contamination.data.examples import make_text
+from contamination.detection.passes import Pass
 from tests.detection.model.served.server import Server
 
 PLAN = CompletionPlan(number=2, words=3, share=0.5, tokens=50, temperature=1.0)
@@ -28,6 +39,76 @@ def test_a_prompt_has_so_many_words_or_a_share_of_a_short_text():
     assert PLAN.true_continuation("a b c d e f g h") == "d e f g h"
     assert PLAN.true_continuation("a b c d") == "c d"
     assert PLAN.true_continuation("a") == ""
+    assert PLAN.sampling_pass == Pass(
+        "target", "sampled", n=2, temperature=1.0, share=0.5, words=3, tokens=50
+    )
+
+
+class Letters:
+    """A tokenizer whose tokens are characters, and whose decoder writes capitals."""
+
+    def __call__(self, texts, **options):
+        return {"input_ids": [[*text] for text in texts]}
+
+    def decode(self, ids, **options):
+        return "".join(ids).upper()
+
+
+@pytest.mark.parametrize(("tokens", "context", "expected"), [
+    (3, None, ["bcd", "BCD"]), (9, None, ["bcd", "bcde"]), (9, 6, ["bcd", "BCD"]),
+    (9, 5, ["BC", "BC"]),
+])  # fmt: skip
+def test_what_follows_is_cut_where_a_model_stops_writing(tokens, context, expected):
+    model = SimpleNamespace(source=SimpleNamespace(context=context, tokenizer=Letters))
+    texts = [make_text(text, text, None, "") for text in ("a bcd", "a bcde")]
+    plan = replace(PLAN, tokens=tokens, words=1)
+    found = true_continuation_by_sha256(model, texts, plan)
+    assert [found[text.sha256] for text in texts] == expected
+
+
+def test_a_control_is_the_next_longer_continuation_of_another_chunk():
+    true = {"x": "a b c", "y": "a", "z": "b", "w": "a b c d"}
+    texts = [make_text(name, f"text {name}", None, "") for name in true]
+    written = {text.sha256: [true[text.example_id]] for text in texts}
+    asked = []
+
+    def similarity(pairs):
+        asked.append([*pairs])
+        return np.arange(4.0)
+
+    found = compare_continuations(
+        texts, written, {sha: own for sha, (own,) in written.items()}, {"similarity": similarity}
+    )
+    assert [*found.columns] == ["chunk", "number", "written", ROUGE, OTHER, "similarity"]
+    assert found[["chunk", "number", "written"]].to_numpy().tolist() == [
+        [name, 0, text] for name, text in true.items()
+    ]
+    # y, z, x, w by length and letters, and the longest beside the shortest
+    assert found[OTHER].tolist() == pytest.approx([6 / 7, 0, 1 / 2, 2 / 5])
+    assert asked == [[(text, text) for text in true.values()]]
+    assert found["similarity"].tolist() == [0, 1, 2, 3]
+
+
+def test_validation_texts_are_spread_over_the_sequences_of_a_corpus(monkeypatch, tmp_path):
+    def decode(ids, *, skip_special_tokens):
+        return f"text {ids[0]}{'' if skip_special_tokens else '<s>'}"
+
+    corpus = SimpleNamespace(
+        sequences=[{"input_ids": [number]} for number in range(5)],
+        tokenizer=SimpleNamespace(hf=SimpleNamespace(decode=decode)),
+    )
+    monkeypatch.setattr(completions, "is_complete", lambda folder: True)
+    monkeypatch.setattr(completions, "open_corpus", {tmp_path: corpus}.get)
+    for limit, kept in ((500, range(5)), (5, range(5)), (3, [0, 2, 4])):
+        monkeypatch.setattr(completions, "MAX_SEQUENCES", limit)
+        texts = completions.read_validation_texts(str(tmp_path))
+        assert [(text.example_id, text.text, text.benchmark, text.label) for text in texts] == [
+            (f"sequence {number}", f"text {number}", "validation", None) for number in kept
+        ]
+    table = completions.unlabelled_unit_table(texts)
+    assert table[["unit", "text_id", "benchmark"]].iloc[1].tolist() == ["sequence 2"] * 2 + [""]
+    assert table["member"].isna().all()
+    assert str(table["member"].dtype) == "boolean"
 
 
 def test_completions_are_compared_with_what_follows_and_with_another_chunk():
@@ -59,6 +140,53 @@ def test_a_text_without_tokens_is_similar_to_nothing(golden_folder, tmp_path):
     assert similarity([("a", "ab")]).tolist() == pytest.approx([1])
 
 
+@pytest.fixture
+def bars(monkeypatch):
+    """The options of each progress bar, and how far it went."""
+    found = []
+
+    def progress_bar(**options):
+        bar = tqdm(total=options["total"], disable=True)
+        found.append([options, 0])
+
+        def update(n=1):
+            found[-1][1] += n
+
+        bar.update = update
+        return bar
+
+    monkeypatch.setattr(text_similarity, "progress_bar", progress_bar)
+    return found
+
+
+def test_texts_are_embedded_in_batches_and_once(golden_folder, monkeypatch, bars):
+    words = ["the", "heron", "waits", "in", "reeds", "until", "a", "river", "falls"]
+    pairs = [(" ".join(words[:n]), " ".join(words[n:])) for n in range(1, 6)]
+    together = Embedding(str(golden_folder), "cpu")
+    wanted = together(pairs)
+    assert bars == [[{"desc": "embeddings", "total": 10, "unit": "text"}, 10]]
+    monkeypatch.setattr(text_similarity, "BATCH_TEXTS", 3)
+    assert Embedding(str(golden_folder), "cpu")(pairs) == pytest.approx(wanted, abs=1e-5)
+    assert together([*pairs, (pairs[0][0], "a wall")])[:5].tolist() == wanted.tolist()
+    assert [bar[0]["total"] for bar in bars] == [10, 10, 1]
+
+
+def test_a_text_beyond_the_encoders_tokens_is_cut(golden_folder, monkeypatch):
+    start = "The heron waits in the reeds"
+    pairs = [(f"{start} until the river falls.", f"{start} and a ladder leans on a wall.")]
+    assert Embedding(str(golden_folder), "cpu")(pairs)[0] < 0.9999
+    monkeypatch.setattr(text_similarity, "MAX_ENCODER_TOKENS", 4)
+    assert Embedding(str(golden_folder), "cpu")(pairs) == pytest.approx([1])
+
+
+def test_an_encoder_may_lack_the_weights_of_its_pooler(monkeypatch):
+    encoder = SimpleNamespace(eval=lambda: "encoder")
+    loaded = {"missing_keys": ["pooler.dense.weight"]}
+    monkeypatch.setattr(text_similarity, "load_pretrained", lambda *_, **__: (encoder, loaded))
+    monkeypatch.setattr(text_similarity, "load_tokenizer", lambda field, path: (field, path))
+    assert load_encoder("x") == ("encoder", ("audit.embedding", "x"))
+
+
 def test_an_encoder_without_its_weights_is_refused(folders, tmp_path):
     from safetensors.torch import load_file, save_file
 
@@ -85,11 +213,11 @@ def test_a_rating_is_a_number_from_1_to_5(answer, rated):
 def judged(question):
     own = question.split("Continuation ")
     if "unclear" in question:
-        return "I can't say."
+        return f"I can't say. {'Nobody can. ' * 20}"
     return "5" if own[1].split(":\n")[1].strip() == own[2].split(":\n")[1].split("\n")[0] else "2"
 
 
-def test_a_judge_counts_4_and_more_and_is_asked_once(tmp_path, caplog):
+def test_a_judge_counts_4_and_more_and_is_asked_once(tmp_path, caplog, bars):
     pairs = [("b", "b"), ("b", "c"), ("unclear", "c")]
     with Server(judges=judged) as server:
         found = Judge({"url": server.url}, tmp_path)(pairs)
@@ -100,7 +228,9 @@ def test_a_judge_counts_4_and_more_and_is_asked_once(tmp_path, caplog):
     assert np.isnan(found[2])
     assert np.array_equal(found, again, equal_nan=True)
     assert "gave no rating from 1 to 5 for 1 of 3 pairs" in caplog.text
-    assert "I can't say." in caplog.text
+    quoted = f"I can't say. {'Nobody can. ' * 20}"[:60]
+    assert f"its answer for the first of them is {quoted!r}. They are left out." in caplog.text
+    assert bars == [[{"desc": "judge", "total": n, "unit": "pair"}, n] for n in (3, 0)]
     body = server.seen[0]
     assert body["temperature"] == 0
     assert 0 < body["max_tokens"] <= 16  # a rating needs few

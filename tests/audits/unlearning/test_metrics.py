@@ -3,7 +3,9 @@
 import json
 import math
 import re
+import warnings
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -12,18 +14,28 @@ import torch
 from scipy.stats import ks_2samp
 
 from contamination.audits.run import run
-from contamination.audits.unlearning.answer_sets import read_answer_set, read_answers
+from contamination.audits.unlearning.answer_sets import (
+    AnsweredQuestion,
+    AnswerSet,
+    corpus_answer_set,
+    read_answer_set,
+    read_answers,
+    read_utility_set,
+)
 from contamination.audits.unlearning.audit_units import AuditUnits
+from contamination.audits.unlearning.comparison import estimate_columns
 from contamination.audits.unlearning.exact_memorization import exact_memorization
 from contamination.audits.unlearning.extraction_strength import extraction_strength
 from contamination.audits.unlearning.forget_quality import forget_quality
-from contamination.audits.unlearning.inputs import open_audited_models
+from contamination.audits.unlearning.inputs import AuditedModels, open_audited_models
 from contamination.audits.unlearning.metric_report import over_unlearning_warnings, render_metrics
 from contamination.audits.unlearning.model_utility import answer_probability, model_utility
-from contamination.audits.unlearning.privleak import privleak
+from contamination.audits.unlearning.privleak import privleak, privleak_interval
 from contamination.audits.unlearning.quantities import (
     Quantity,
     answer_recall_quantity,
+    find_score_of_method,
+    make_quantity,
     read_question_file,
 )
 from contamination.audits.unlearning.truth_ratio import (
@@ -31,9 +43,15 @@ from contamination.audits.unlearning.truth_ratio import (
     mean_preference_for_truth,
     truth_ratio,
 )
-from contamination.audits.unlearning.unlearning_metrics import _privleak_columns
+from contamination.audits.unlearning.unlearning_metrics import (
+    AnswerSets,
+    _privleak_columns,
+    metric_table,
+    token_quantities,
+)
 from contamination.core.errors import DataError
 from contamination.core.models import load_model, load_tokenizer
+from tests.audits.unlearning.test_comparison import MODELS, NAMES, quantity
 
 QUESTIONS = [
     {"question": f"What is the name of bridge {n}?", "answer": f"It is the bridge of day {n}.",
@@ -78,6 +96,9 @@ def test_the_truth_ratio_is_of_geometric_means():
     ratios = np.array([0.25, 1.0, 4.0, np.nan])
     assert mean_closeness_to_1(ratios) == pytest.approx((0.25 + 1 + 0.25) / 3)
     assert mean_preference_for_truth(ratios) == pytest.approx((0.75 + 0 + 0) / 3)
+    assert mean_closeness_to_1(np.array([0.0, 1.0])) == 0.5  # a wrong answer of probability 0
+    assert mean_preference_for_truth(np.array([0.25])) == 0.75
+    assert math.isnan(truth_ratio(mean, np.array([])))
     for mean_over in (mean_closeness_to_1, mean_preference_for_truth):
         assert math.isnan(mean_over(np.array([np.nan])))  # no question has a wrong answer
 
@@ -89,6 +110,24 @@ def test_forget_quality_is_the_test_of_kolmogorov_and_smirnov():
     assert forget_quality(one, other) == pytest.approx(forget_quality(1 / one, 1 / other))
     assert forget_quality(one, one) == 1
     assert math.isnan(forget_quality(one, np.array([0.5, np.nan])))
+    assert forget_quality(np.array([1.0, 2, np.nan]), np.array([3.0, 4])) == pytest.approx(1 / 3)
+
+
+def test_only_scipys_rounding_of_an_exact_p_value_is_not_warned_of(monkeypatch):
+    def warns(text):
+        def test(*samples):
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            return SimpleNamespace(pvalue=1.0)
+
+        return test
+
+    pair = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    exact = "ks_2samp: Exact calculation unsuccessful. Switching to method=asymp."
+    monkeypatch.setattr("scipy.stats.ks_2samp", warns(exact))
+    assert forget_quality(*pair) == 1
+    monkeypatch.setattr("scipy.stats.ks_2samp", warns("another"))
+    with pytest.warns(RuntimeWarning, match="another"):
+        forget_quality(*pair)
 
 
 def test_privleak_has_muses_sign_and_the_figures_of_issue_167():
@@ -100,6 +139,8 @@ def test_privleak_has_muses_sign_and_the_figures_of_issue_167():
     assert privleak(0.00002) == pytest.approx(100, abs=0.01)  # over-unlearned, not forgotten
     assert privleak(0.00002, 0.981) == pytest.approx(5163, abs=1)  # beside the original
     assert math.isnan(privleak(0.99, 1))
+    assert privleak_interval((0.4, 0.6), (0.5, 0.75)) == pytest.approx((-20, 140))
+    assert privleak_interval((0.4, 0.6)) == pytest.approx((-20, 20))
 
 
 def shifted_scores(auroc_shifts, n):
@@ -155,12 +196,51 @@ def test_utility_is_a_harmonic_mean():
     values = [0.5, 0.25, 1.0]
     assert model_utility(values) == pytest.approx(3 / (2 + 4 + 1))
     assert model_utility([*values, 0.0]) == 0
+    assert math.isnan(model_utility([]))
+    assert math.isnan(model_utility([*values, np.nan]))
     right, wrong = -0.5, np.array([-1.0, -2.0])
     shares = [math.exp(value) for value in (right, *wrong)]
     assert answer_probability(right, wrong, multiple_choice=True) == pytest.approx(
         shares[0] / sum(shares)
     )
     assert answer_probability(right, wrong, multiple_choice=False) == pytest.approx(shares[0])
+
+
+def test_the_metrics_of_a_model_are_means_of_its_members():
+    score, strength = quantity("min_k", True), quantity("extraction strength", False)
+    table = metric_table(None, MODELS, [strength], score, AnswerSets(None, {}), [])
+    members = strength.units.sides[True]
+    expected = [
+        {"model": name,
+         **estimate_columns(strength.name, strength.units.mean_in_mask(
+             strength.values[name], members, "members")),
+         **_privleak_columns(score, name, "clean")}
+        for name in NAMES
+    ]  # fmt: skip
+    assert table.to_dict("records") == expected
+    assert table[strength.name].tolist() == pytest.approx(
+        [strength.values[name][members].mean() for name in NAMES]
+    )
+    assert table.loc[2, ["privleak", "privleak_low", "privleak_high"]].tolist() == [0, 0, 0]
+    unlabelled = [None] * 20
+    score, strength = (quantity(one.name, False, unlabelled) for one in (score, strength))
+    table = metric_table(None, MODELS, [strength], score, AnswerSets(None, {}), [])
+    assert [*table.columns] == [
+        "model",
+        *(f"{strength.name}{end}" for end in ("", "_low", "_high")),
+    ]
+    assert table[strength.name].tolist() == pytest.approx(
+        [strength.values[name].mean() for name in NAMES]
+    )
+
+
+def test_a_model_without_its_likeliest_tokens_has_no_metric_of_tokens():
+    provides = {"original": {"top_id", "logprob"}, "half": {"logprob"}, "clean": {"top_id"}}
+    some = AuditedModels(*(
+        SimpleNamespace(source=SimpleNamespace(provides=provides["original"])),
+        [SimpleNamespace(source=SimpleNamespace(provides=provides["half"]))], None,
+    ))  # fmt: skip
+    assert token_quantities(None, some, [], pd.DataFrame()) == []
 
 
 def mean_logprob(model, ids, start):
@@ -225,6 +305,105 @@ def test_a_wrong_answer_that_is_missing_or_no_text_is_said(tmp_path, stage):
         problem = re.escape(f"row 1: perturbed_answer of audit.questions has {right!r}, which is")
         with pytest.raises(DataError, match=problem):
             read_answer_set("audit.questions", file)
+
+
+def test_a_file_of_questions_is_read_with_its_wrong_and_reworded_answers(tmp_path):
+    rows = [
+        {"question": " Who? ", "answer": "A heron. ", "id": "q1", "label": 1, "benchmark": "birds",
+         "paraphrased_answer": ["The heron.", "One heron."], "perturbed_answer": [" A crow. "]},
+        {"question": "Where?", "answer": "There.", "label": 0},
+    ]  # fmt: skip
+    found = read_answer_set("audit.questions", written(tmp_path, "q.jsonl", rows))
+    first, second = found.questions
+    assert first == AnsweredQuestion(
+        "q1", "birds", True, "Who?", "Who? A heron.", "Who? The heron.", ["Who? A crow."]
+    )
+    assert first.texts == ["Who? A heron.", "Who? The heron.", "Who? A crow."]
+    assert (second.member, second.paraphrase, [*second.wrong]) == (False, None, [])
+    assert second.texts == ["Where? There."]
+    assert not found.has_wrong_answers
+    assert not found.is_multiple_choice
+    assert AnswerSet([second]).is_multiple_choice
+    assert AnswerSet([first]).has_wrong_answers
+    file = found.file
+    assert (file.questions, file.answers) == (["Who?", "Where?"], ["A heron.", "There."])
+    assert [text.text for text in file.texts] == ["Who? A heron.", "Where? There."]
+    assert [*file.rows.columns] == ["chunk", "text_id", "benchmark", "member"]
+    assert file.rows.iloc[0].tolist() == ["q1", "q1", "birds", True]
+    digests = {found.digest, file.digest}
+    for change in (
+        {"question": "Whom?"}, {"answer": "An owl."}, {"id": "q2"}, {"label": 0},
+        {"benchmark": "b"},
+    ):  # fmt: skip
+        changed = [rows[0] | change, rows[1]]
+        other = read_answer_set("audit.questions", written(tmp_path, "q.jsonl", changed))
+        digests |= {other.digest, other.file.digest}
+    assert len(digests) == 12
+
+
+def test_a_corpus_own_questions_have_its_other_options_as_wrong_answers():
+    def question(name, member, occurrences):
+        return SimpleNamespace(
+            example_id=name, benchmark="b", member=member, occurrences=occurrences, answer=1,
+            prompt="Who? ", texts=("Who? A", "Who? B", "Who? C"),
+        )  # fmt: skip
+
+    asked = [question("in", True, 2), question("out", False, 0), question("never seen", True, 0)]
+    found = corpus_answer_set(SimpleNamespace(questions=asked))
+    assert found == AnswerSet([
+        AnsweredQuestion(name, "b", member, "Who?", "Who? B", None, ["Who? A", "Who? C"])
+        for name, member in (("in", True), ("out", False))
+    ])  # fmt: skip
+
+
+def test_a_question_without_a_wrong_answer_is_named(tmp_path):
+    rows = [QUESTIONS[0], {"question": "Who?", "answer": "A heron.", "id": "q9"}]
+    with pytest.raises(DataError, match=r"audit\.utility\.facts is .*: q9 has no perturbed_answer"):
+        read_utility_set("facts", written(tmp_path, "q.jsonl", rows))
+
+
+def test_a_question_beyond_the_models_context_is_refused(stage, folders, tmp_path, monkeypatch):
+    asked = read_answer_set("audit.questions", written(tmp_path, "q.jsonl", QUESTIONS[:1]))
+    models = open_audited_models(str(folders["original"]), str(folders["half"]), None, "runs")
+    tokenizer = models.original.source.tokenizer()
+    longest = max(len(ids) for ids in tokenizer(asked.questions[0].texts)["input_ids"])
+    answer = len(tokenizer(asked.questions[0].answer)["input_ids"])
+    source = type(models.original.source)
+    monkeypatch.setattr(source, "context", property(lambda self: longest))
+    assert len(read_answers(stage(), models.original, asked.questions)) == 1
+    monkeypatch.setattr(source, "context", property(lambda self: longest - 1))
+    with pytest.raises(DataError, match=f"the question has {longest} tokens with its longest"):
+        read_answers(stage(), models.original, asked.questions)
+    monkeypatch.setattr(source, "context", property(lambda self: answer))
+    answer_recall_quantity(stage(), models, asked.file, 0)
+    monkeypatch.setattr(source, "context", property(lambda self: answer - 1))
+    with pytest.raises(DataError, match=f"has {answer} tokens with its answer, more than"):
+        answer_recall_quantity(stage(), models, asked.file, 0)
+
+
+def test_a_quantity_is_of_the_units_that_all_models_have():
+    def table(**values):
+        rows = {"unit": [*values], "text_id": [f"text {unit}" for unit in values]}
+        member = pd.array([unit < "c" for unit in values], "boolean")
+        return pd.DataFrame(rows).assign(benchmark="x", member=member, value=[*values.values()])
+
+    made = make_quantity(
+        "loss", {"one": table(d=1, a=2, b=3), "two": table(a=4, b=np.nan, c=5, d=6)}, 3,
+        is_score=True,
+    )  # fmt: skip
+    assert (made.name, made.is_score) == ("loss", True)
+    assert made.units.table.to_dict("list") == {
+        "unit": ["d", "a"], "text_id": ["text d", "text a"], "benchmark": ["x", "x"],
+        "member": [False, True],
+    }  # fmt: skip
+    assert {name: own.tolist() for name, own in made.values.items()} == {
+        "one": [1.0, 2.0], "two": [6.0, 4.0],
+    }  # fmt: skip
+    assert find_score_of_method([quantity("a", True), made], "loss") is made
+    with pytest.raises(
+        DataError, match=r"audit\.screen is 'lss': .* Did you mean loss\? Known: loss"
+    ):
+        find_score_of_method([made], "lss")
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from contamination.audits.unlearning.inputs import (
     divide_into_chunks,
 )
 from contamination.core.errors import DataError
+from contamination.core.seeds import derive_seed, unit_hash
 from contamination.data.examples import make_text
 from tests.audits.unlearning.test_statistics import units
 
@@ -67,12 +68,20 @@ def test_longer_texts_are_cut_and_a_scrap_joins_the_chunk_before():
     assert cut_into_chunks("a b", 3) == ["a b"]
     assert cut_into_chunks("a b  c d e f g", 3) == ["a b  c", "d e f g"]
     assert cut_into_chunks("a b c d e", 3) == ["a b c", "d e"]
+    assert cut_into_chunks("a b c d e f", 4) == ["a b c d", "e f"]  # half as many words
+    assert cut_into_chunks("a b c d e f g h i", 4) == ["a b c d", "e f g h i"]
+    assert cut_into_chunks(" a  b\n", 2) == [" a  b\n"]  # a text of one chunk is left as it is
     texts, rows = divide_into_chunks(
         [make_text("x", "a b c d e", True, ""), make_text("y", "a", None, "")], 3
     )
-    assert [text.example_id for text in texts] == ["x#0", "x#1", "y"]
+    assert [(text.example_id, text.text, text.label) for text in texts] == [
+        ("x#0", "a b c", True), ("x#1", "d e", True), ("y", "a", None),
+    ]  # fmt: skip
+    assert [*rows.columns] == ["chunk", "text_id", "benchmark", "member"]
+    assert rows["chunk"].tolist() == ["x#0", "x#1", "y"]
     assert rows["text_id"].tolist() == ["x", "x", "y"]
     assert rows["member"].tolist()[:2] == [True, True]
+    assert rows["member"].isna().tolist() == [False, False, True]
     with pytest.raises(DataError, match="'x#0' names two chunks"):
         divide_into_chunks(
             [make_text("x", "a b c d e", True, ""), make_text("x#0", "a", None, "")], 3
@@ -86,3 +95,19 @@ def test_completed_chunks_are_drawn_evenly():
     assert sum(place < 90 for place in places) == 8
     assert choose_chunk_indices(rows, 16, 1) != places
     assert len(choose_chunk_indices(rows, 500, 0)) == 100
+
+
+def test_chunks_of_each_label_are_drawn_in_turn_by_the_hash_of_their_ids():
+    labels = [True, True, True, False, False, False, None]
+    texts = [make_text(str(i), "a", label, "") for i, label in enumerate(labels)]
+    _, rows = divide_into_chunks(texts, 5)
+    seed = derive_seed(3, "completed")
+    hashes = [unit_hash(f"{seed} {i}") for i in range(7)]
+    sides = [sorted(side, key=hashes.__getitem__) for side in ([0, 1, 2], [3, 4, 5], [6])]
+    turns = [
+        sorted((side[turn] for side in sides if turn < len(side)), key=hashes.__getitem__)
+        for turn in range(3)
+    ]
+    order = sum(turns, [])
+    for limit in range(8):
+        assert choose_chunk_indices(rows, limit, 3) == sorted(order[:limit])

@@ -6,14 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import binomtest, ks_2samp
+from scipy.stats import t as student
 
 from contamination.audits.unlearning.audit_units import AuditUnits
 from contamination.audits.unlearning.comparison import estimate_columns, ks_distance, swap_p_value
 from contamination.audits.unlearning.forget_ratio import SAME, fieller_interval, forget_ratio
 from contamination.audits.unlearning.tables import format_estimate
+from contamination.core.seeds import derive_seed
 from contamination.core.statistics.estimates import Estimate
 from contamination.core.statistics.metrics import AUROC
-from contamination.core.statistics.samples import estimate_difference
+from contamination.core.statistics.samples import UnitSample, estimate_difference
+from contamination.detection.evaluation import DRAWS
 
 
 def units(members, others, chunks=1, benchmarks=1, seed=0):
@@ -33,6 +36,42 @@ def test_all_chunks_of_a_text_are_drawn_together():
         drawn = side.drawn.reshape(len(side.drawn), texts, 3)
         assert (drawn == drawn[:, :, :1]).all()
         assert (side.drawn.sum(axis=1) == texts * 3).all()
+
+
+def test_draws_have_a_seed_and_a_name_each():
+    """So that models are compared on the same draws, in whatever order they are read."""
+    found = units(9, 8, chunks=2, benchmarks=1, seed=4)
+    ids, (group,) = found.table["text_id"].to_numpy(str), found.benchmarks
+    values = np.arange(len(ids)) % 2.0
+    for side, mask, name in (
+        (group.members, found.sides[True], "members 0"),
+        (group.nonmembers, found.sides[False], "non-members 0"),
+    ):
+        sample = UnitSample.draw(mask, ids, DRAWS, derive_seed(4, "audit", name))
+        assert (side.drawn == sample.drawn).all()
+    sample = UnitSample.draw(found.sides[True], ids, DRAWS, derive_seed(4, "audit", "known"))
+    mean = found.mean_in_mask(values, found.sides[True], "known")
+    rate = found.mean_in_mask(values, found.sides[True], "known", rate=True)
+    assert mean.draws.tolist() == sample.mean(values).draws.tolist()
+    assert rate.trials == sample.mean(values, rate=True).trials != mean.trials
+    assert found.mean_in_mask(values, np.zeros(len(ids), bool), "known") is None
+
+
+def test_units_without_a_label_are_on_no_side():
+    table = units(9, 8, chunks=2).table
+    table.loc[[0, 20], "member"] = pd.NA
+    found = AuditUnits(table[::-1], 0)
+    assert [*found.table.columns] == ["text_id", "benchmark", "member"]
+    assert found.table.index.tolist() == [*range(34)]
+    assert {side: mask.sum() for side, mask in found.sides.items()} == {True: 17, False: 15}
+    assert not found.sides[True][33] | found.sides[False][13]
+    assert found.has_both_labels
+    assert (found.count_texts(with_controls=False), found.count_texts(with_controls=True)) == (9, 8)
+    values = np.arange(34.0)
+    for member, mask in found.sides.items():
+        assert found.label_mean(values, member).value == pytest.approx(values[mask].mean())
+    assert not units(9, 0).has_both_labels
+    assert AuditUnits(table[:0], 0).benchmarks == []
 
 
 def test_auroc_and_its_draws_are_those_of_the_drawn_chunks():
@@ -120,12 +159,33 @@ def test_rounding_that_is_the_same_for_all_texts_is_no_way_to_go():
 def test_the_share_is_the_same_in_any_unit():
     """Zlib's scores, in nats a token and byte, of long texts are some 0.0001."""
     found, values = units(40, 1), [*three(np.random.default_rng(0), 0.5, 40)]
-    one, tiny = (
+    one, tiny, huge = (
         forget_ratio([found.label_mean(np.append(v, 0) * unit, True) for v in values], 40)
-        for unit in (1, 2.0**-20)
+        for unit in (1, 2.0**-20, 2.0**60)
     )
     assert not one.reason
-    assert tiny == one
+    assert tiny == huge == one
+
+
+def test_the_forget_ratio_has_fiellers_interval_with_students_quantile():
+    found = units(5, 1)
+    before, after, clean = (
+        found.label_mean(np.append(v, 0), True) for v in three(np.random.default_rng(0), 0.5, 5)
+    )
+    one = forget_ratio([before, after, clean], 5, 0.5)
+    falls = before.value - after.value, before.value - clean.value
+    covariance = np.cov([before.draws - after.draws, before.draws - clean.draws]) * 5 / 4
+    limits = fieller_interval(*falls, covariance, student.ppf(0.75, 4))
+    assert (one.value, one.low, one.high) == pytest.approx((falls[0] / falls[1], *limits))
+    assert one.reason == ""
+
+
+def test_the_ratio_of_a_single_text_is_not_estimated():
+    found, values = units(1, 1), [np.array([v, 0.0]) for v in (-1.0, -1.5, -2.0)]
+    means = [found.label_mean(v, True) for v in values]
+    assert forget_ratio(means, 1).reason == "fewer than 2 texts"
+    two = [units(2, 1).label_mean(np.append(v, v[0]), True) for v in values]
+    assert forget_ratio(two, 2).reason != "fewer than 2 texts"
 
 
 def test_fiellers_limits_are_where_the_test_of_a_ratio_turns():
@@ -134,6 +194,7 @@ def test_fiellers_limits_are_where_the_test_of_a_ratio_turns():
         spread = np.array([1, -limit])
         assert (1 - 2 * limit) ** 2 == pytest.approx(4 * spread @ covariance @ spread)
     assert fieller_interval(1.0, 0.2, covariance, 2.0) is None
+    assert fieller_interval(0.0, 0.0, np.zeros((2, 2)), 2.0) is None
 
 
 def test_a_difference_is_of_the_draws():
