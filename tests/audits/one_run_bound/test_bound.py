@@ -1,5 +1,6 @@
 """The one-run bound: its equation, its rules, and its error rate where ε is known."""
 
+import re
 from dataclasses import replace
 from math import comb
 
@@ -11,12 +12,14 @@ from scipy.special import expit
 from contamination.audits.one_run_bound.guesses import (
     AttackScores,
     GuessRule,
+    OneRunBound,
     bound,
     bound_of_several,
     choose_on_half,
 )
 from contamination.audits.one_run_bound.one_run_epsilon import one_run_epsilon, one_run_p_value
 from contamination.core.errors import ConfigError
+from contamination.core.seeds import derive_seed
 
 COUNTS = [(100, 20, 20), (300, 80, 60), (120, 120, 70), (64, 8, 3), (50, 10, 0), (30, 0, 0)]
 
@@ -53,6 +56,9 @@ def test_epsilon_is_where_the_p_value_crosses_the_level(delta):
     assert epsilon > 0.5
     assert one_run_p_value(800, 200, 160, epsilon, delta) == pytest.approx(0.05, abs=1e-8)
     assert one_run_epsilon(800, 200, 105, delta, 0.95) == 0
+    small = one_run_epsilon(800, 200, 118, delta, 0.95)
+    assert 0 < small < 0.5
+    assert one_run_p_value(800, 200, 118, small, delta) == pytest.approx(0.05, abs=1e-8)
 
 
 def test_a_larger_delta_and_fewer_right_guesses_refute_less():
@@ -63,9 +69,10 @@ def test_a_larger_delta_and_fewer_right_guesses_refute_less():
     assert by_right == sorted(by_right)
 
 
-def test_more_right_guesses_than_guesses_is_an_error():
-    with pytest.raises(ValueError, match="9 right of 8 guesses"):
-        one_run_p_value(100, 8, 9, 1.0, 0.0)
+@pytest.mark.parametrize(("m", "r", "v"), [(100, 8, 9), (7, 8, 8), (100, 8, -1)])
+def test_more_right_guesses_than_guesses_or_coins_are_an_error(m, r, v):
+    with pytest.raises(ValueError, match=f"^{v} right of {r} guesses about {m} coins$"):
+        one_run_p_value(m, r, v, 1.0, 0.0)
 
 
 @pytest.mark.parametrize(("m", "r", "v"), COUNTS)
@@ -99,6 +106,73 @@ def test_guesses_are_the_extremes_within_each_benchmark():
         assert guesses.signs[side::2].tolist() == [-1, -1, *[0] * 16, 1, 1]
 
 
+def test_ranks_are_shares_of_the_ranked_examples_of_a_benchmark():
+    scores = AttackScores("loss", np.array([1.0, 3, 3, 2, 5, 4]), np.array([*"aaabbb"]))
+    among = np.array([1, 1, 1, 1, 0, 1], bool)
+    expected = [1 / 6, 2 / 3, 2 / 3, 1 / 4, np.nan, 3 / 4]
+    np.testing.assert_allclose(scores.ranks(among), expected)
+
+
+def test_guesses_are_about_judged_examples_alone_and_equal_ranks_go_by_position():
+    equal = AttackScores("loss", np.zeros(10), np.array(["a"] * 10))
+    judged = np.arange(10) != 0
+    guesses = GuessRule("loss", 0.5, judged).guess(equal)
+    assert guesses.signs.tolist() == [0, -1, -1, 0, 0, 0, 0, 0, 1, 1]  # 4.5 guesses of 9
+    assert (guesses.judged == judged).all()
+    assert guesses.rule == GuessRule("loss", 0.5)
+    whole = GuessRule("loss", 1.0).guess(equal)
+    assert whole.signs.tolist() == [-1] * 5 + [1] * 5
+    assert whole.judged.tolist() == [True] * 10
+
+
+def test_a_bound_counts_the_right_guesses_of_the_judged_examples():
+    scores = attack(np.arange(60.0))
+    judged, member = np.arange(60) >= 20, np.arange(60) >= 26
+    rule = GuessRule("loss", 0.5, judged)  # the ten lowest of forty and the ten highest
+    assert bound(rule, scores, member, 1e-3, 0.9) == OneRunBound(
+        rule, one_run_epsilon(40, 20, 16, 1e-3, 0.9), one_run_p_value(40, 20, 16, 0.0, 1e-3),
+        40, 20, 16, 1e-3, 0.9, one_run_epsilon(40, 20, 20, 1e-3, 0.9),
+    )  # fmt: skip
+
+
+def test_the_best_of_several_rules_has_the_largest_bound_and_then_the_least_p_value():
+    scores = attack(np.arange(40.0))
+    both = {"loss": scores, "worse": attack(np.roll(np.arange(40.0), 10), "worse")}
+    rules = [GuessRule("worse", 0.5), GuessRule("loss", 0.5), GuessRule("loss", 0.1)]
+    member = np.arange(40) >= 20
+    found = bound_of_several(rules, both, member, 0.0, 0.9)
+    assert (found.rule, found.looks) == (rules[1], 3)
+    assert found.epsilon == bound(rules[1], scores, member, 0.0, 1 - 0.1 / 3).epsilon > 0
+    chance = np.arange(40) % 4 < 2
+    of_chance = bound_of_several(rules, both, chance, 0.0, 0.9)
+    p_values = {rule: bound(rule, both[rule.attack], chance, 0.0, 0.9).p_value for rule in rules}
+    assert of_chance.epsilon == 0
+    assert of_chance.p_value == min(p_values.values()) < max(p_values.values())
+
+
+def test_a_rule_is_chosen_by_the_bound_on_a_half_that_the_seed_draws():
+    rng = np.random.default_rng(5)
+    scores, member = randomised_response(rng, 61 * 2 + 1, 3.0)
+    scores = replace(scores, benchmarks=np.array(["a"] * 123), scores=scores.scores[:123])
+    noise = replace(scores, attack="noise", scores=rng.random(123))
+    order = np.random.default_rng(derive_seed(4, "one-run halves")).permutation(123)
+    chosen_on = np.isin(np.arange(123), order[:61])
+    rule = choose_on_half([noise, scores], member, 1e-4, 0.9, 4, (0.1, 0.6, 0.9))
+    assert (rule.judged == ~chosen_on).all()
+    bounds = {
+        share: bound(GuessRule("loss", share, chosen_on), scores, member, 1e-4, 0.9).epsilon
+        for share in (0.1, 0.6, 0.9)
+    }
+    assert rule == GuessRule("loss", max(bounds, key=bounds.get))
+    of_chance = choose_on_half([noise], member, 1e-4, 0.95, 4, (0.1, 0.6))
+    p_values = {
+        share: bound(GuessRule("noise", share, chosen_on), noise, member, 1e-4, 0.95)
+        for share in (0.1, 0.6)
+    }
+    assert {of_half.epsilon for of_half in p_values.values()} == {0}
+    assert of_chance.share == min(p_values, key=lambda share: p_values[share].p_value)
+
+
 def test_guesses_do_not_depend_on_the_coins():
     rng = np.random.default_rng(0)
     scores, member = randomised_response(rng, 200, 1.0)
@@ -111,7 +185,11 @@ def test_guesses_do_not_depend_on_the_coins():
 
 def test_another_attacks_scores_are_refused():
     scores, member = randomised_response(np.random.default_rng(0), 100, 1.0)
-    with pytest.raises(ConfigError, match=r"audit.attack is 'min_k k=0.2', but .* of 'loss'"):
+    words = (
+        "audit.attack is 'min_k k=0.2', but these are scores of 'loss': a rule that was fixed for "
+        "one attack says nothing about another. Name the attack in advance."
+    )
+    with pytest.raises(ConfigError, match=f"^{re.escape(words)}$"):
         bound(GuessRule("min_k k=0.2", 0.5), scores, member, 0, 0.95)
 
 

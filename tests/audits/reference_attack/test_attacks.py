@@ -1,5 +1,7 @@
 """Each attack: a naive loop of its equation, its null, and that no target is its own reference."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import digamma, polygamma
@@ -7,6 +9,12 @@ from scipy.stats import norm
 from scipy.stats import t as student
 from sklearn.covariance import oas
 
+from contamination.audits.reference_attack.attacks import ATTACKS as NAMED
+from contamination.audits.reference_attack.attacks import (
+    ReferenceCells,
+    attack_scores,
+    usable_attacks,
+)
 from contamination.audits.reference_attack.bavaria import bavaria
 from contamination.audits.reference_attack.hierarchy import expectations
 from contamination.audits.reference_attack.lira import lira_offline, lira_online
@@ -54,27 +62,31 @@ def references(phi, member, target, text):
 
 def variances_by_loops(phi, member, target, inside, kind):
     """The variance of each text on one side, from the references of one target."""
+    return variances_and_freedom_by_loops(phi, member, target, inside, kind)[0]
+
+
+def variances_and_freedom_by_loops(phi, member, target, inside, kind):
     sides = [references(phi, member, target, i)[0 if inside else 1] for i in range(phi.shape[1])]
     own = [side.var(ddof=1) if len(side) > 1 else np.nan for side in sides]
     freedom = np.array([max(len(side) - 1, 0) for side in sides])
     squares = np.nan_to_num(np.array(own)) * freedom
     pooled = squares.sum() / freedom.sum()
     if kind == POOLED:
-        return np.full(len(sides), pooled)
+        return np.full(len(sides), pooled), np.full(len(sides), freedom.sum())
     if kind == PER_EXAMPLE:
-        return np.where(freedom > 0, own, pooled)
-    usable = freedom > 0
+        return np.where(freedom > 0, np.maximum(own, 1e-12), pooled), freedom
+    usable = squares > 0
     half = freedom[usable] / 2
     logs = np.log(np.array(own)[usable]) - digamma(half) + np.log(half)
     wanted = logs.var(ddof=1) - polygamma(1, half).mean()
-    if wanted <= 0:
-        return np.full(len(sides), pooled)
+    if wanted <= 0:  # as good as a pooled variance
+        return (1e6 * pooled + squares) / (1e6 + freedom), 1e6 + freedom
     low, high = 1e-3, 1e6
     for _ in range(200):  # bisection of trigamma(d0 / 2) = wanted
         middle = np.sqrt(low * high)
         low, high = (middle, high) if polygamma(1, middle / 2) > wanted else (low, middle)
     prior = np.exp(logs.mean() + digamma(low / 2) - np.log(low / 2))
-    return (low * prior + squares) / (low + freedom)
+    return (low * prior + squares) / (low + freedom), low + freedom
 
 
 @pytest.fixture(scope="module")
@@ -83,14 +95,117 @@ def cells():
     return phi, dose > 0
 
 
+@pytest.fixture(scope="module")
+def rare_cells(cells):
+    """The cells with texts that all, none or two saw, and with one that never changes."""
+    phi, member = cells[0].copy(), cells[1].copy()
+    phi[:, 4] = -6.0
+    member[:, 0], member[:, 1], member[:, 2], member[:2, 2] = True, False, False, True
+    member[9, :2] = ~member[9, :2]
+    shifts = np.linspace(-1, 3, phi.shape[1])
+    return phi + np.where(np.arange(phi.shape[1]) == 4, 0, shifts) * member, member
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_variances_are_those_of_loops(cells, kind):
-    phi, member = cells
+@pytest.mark.parametrize("is_rare", [False, True])
+def test_variances_are_those_of_loops(cells, rare_cells, kind, is_rare):
+    phi, member = rare_cells if is_rare else cells
     for inside in (True, False):
-        found = estimate_variances(side_moments(phi, member == inside), kind).value
+        found = estimate_variances(side_moments(phi, member == inside), kind)
         for target in range(len(phi)):
-            expected = variances_by_loops(phi, member, target, inside, kind)
-            np.testing.assert_allclose(found[target], expected, rtol=2e-5)
+            value, freedom = variances_and_freedom_by_loops(phi, member, target, inside, kind)
+            np.testing.assert_allclose(found.value[target], value, rtol=2e-5)
+            np.testing.assert_allclose(found.freedom[target], freedom, rtol=1e-4)
+
+
+def test_variances_that_differ_less_than_by_chance_are_shrunk_to_one():
+    values = np.array([0.0, 1.0, 3.0, 4.0, 9.0])
+    phi = values[:, None] + np.arange(6)
+    found = estimate_variances(side_moments(phi, np.ones(phi.shape, bool)), SHRUNK)
+    pooled = [np.delete(values, target).var(ddof=1) for target in range(5)]
+    np.testing.assert_allclose(found.value, np.tile(pooled, (6, 1)).T)
+    np.testing.assert_allclose(found.freedom, 1e6 + 3)
+
+
+def test_moments_leave_out_the_target_and_keep_the_digits_of_far_levels():
+    phi = np.array([[1.0, -2.0], [2.0, -4.0], [4.0, -5.0], [9.0, -6.0]])
+    side = np.array([[1, 0], [1, 0], [1, 1], [0, 0]], bool)
+    found = side_moments(phi, side)
+    assert found.count.tolist() == [[2, 1], [2, 1], [2, 0], [3, 1]]
+    assert found.mean == pytest.approx(np.array([[3, -5], [2.5, -5], [1.5, 0], [7 / 3, -5]]))
+    assert found.squares == pytest.approx(np.array([[2, 0], [4.5, 0], [0.5, 0], [14 / 3, 0]]))
+    assert found.freedom.tolist() == [[1, 0], [1, 0], [1, 0], [2, 0]]
+    far = side_moments(phi + np.array([2.0**24, -(2.0**24)]), side)
+    np.testing.assert_allclose(far.squares, found.squares, rtol=1e-6, atol=1e-6)
+
+
+def shift_prior_by_loops(phi, member, target, kind):
+    """The mean shift and its variance over texts of DerSimonian and Laird (1986)."""
+    sides = [references(phi, member, target, text) for text in range(phi.shape[1])]
+    var_in, var_out = (variances_by_loops(phi, member, target, i, kind) for i in (True, False))
+    known = [text for text, (seen, unseen) in enumerate(sides) if len(seen) and len(unseen)]
+    shifts = np.array([sides[text][0].mean() - sides[text][1].mean() for text in known])
+    noise = [var_in[t] / len(sides[t][0]) + var_out[t] / len(sides[t][1]) for t in known]
+    weights = 1 / np.array(noise)
+    mean = np.average(shifts, weights=weights)
+    excess = (weights * (shifts - mean) ** 2).sum() - (len(known) - 1)
+    variance = excess / (weights.sum() - (weights**2).sum() / weights.sum())
+    return mean, max(variance, 0)
+
+
+@pytest.mark.parametrize("kind", [POOLED, SHRUNK])
+@pytest.mark.parametrize("is_rare", [False, True])
+def test_the_prior_of_shifts_is_that_of_a_meta_analysis(cells, rare_cells, kind, is_rare):
+    phi, member = rare_cells if is_rare else cells
+    found = expectations(phi, member, ~member, kind, shrinks_shifts=is_rare)
+    assert found.mean_shift.shape == found.shift_variance.shape == (10, 1)
+    for target in (0, 4, 9):
+        mean, variance = shift_prior_by_loops(phi, member, target, kind)
+        assert found.mean_shift[target, 0] == pytest.approx(mean, rel=1e-4)
+        assert found.shift_variance[target, 0] == pytest.approx(variance, rel=1e-4, abs=1e-9)
+
+
+def test_without_shrinkage_an_example_has_its_own_shift_or_the_mean_shift(rare_cells):
+    phi, member = rare_cells
+    found = expectations(phi, member, ~member, POOLED, shrinks_shifts=False)
+    for target in range(len(phi)):
+        shift = found.mean_shift[target, 0]
+        variances = [variances_by_loops(phi, member, target, i, POOLED)[0] for i in (True, False)]
+        for text in range(phi.shape[1]):
+            seen, unseen = references(phi, member, target, text)
+            mean_in = seen.mean() if len(seen) else unseen.mean() + shift
+            mean_out = unseen.mean() if len(unseen) else seen.mean() - shift
+            assert found.inside.mean[target, text] == pytest.approx(mean_in, rel=1e-6)
+            assert found.outside.mean[target, text] == pytest.approx(mean_out, rel=1e-6)
+            if len(seen) and len(unseen):
+                errors = [v / len(s) for v, s in zip(variances, (seen, unseen), strict=True)]
+                assert found.inside.mean_variance[target, text] == pytest.approx(errors[0])
+                assert found.outside.mean_variance[target, text] == pytest.approx(errors[1])
+
+
+def test_levels_and_shifts_are_the_posterior_of_a_linear_model(rare_cells):
+    """In matrices: one row for each reference, and one for the prior on the shift."""
+    phi, member = rare_cells
+    found = expectations(phi, member, ~member, SHRUNK, shrinks_shifts=True)
+    for target in (0, 4, 9):
+        mean, spread = shift_prior_by_loops(phi, member, target, SHRUNK)
+        var_in, var_out = (
+            variances_by_loops(phi, member, target, side, SHRUNK) for side in (True, False)
+        )
+        for text in range(phi.shape[1]):
+            seen, unseen = references(phi, member, target, text)
+            design = np.array([[1, 1]] * len(seen) + [[1, 0]] * len(unseen) + [[0, 1]], float)
+            weights = [1 / var_in[text]] * len(seen) + [1 / var_out[text]] * len(unseen)
+            weights = np.array([*weights, 1 / spread])
+            covariance = np.linalg.inv(design.T @ (design * weights[:, None]))
+            level, shift = covariance @ (design.T @ (weights * np.array([*seen, *unseen, mean])))
+            one = np.ones(2)
+            values = (level + shift, var_in[text], one @ covariance @ one), (
+                level, var_out[text], covariance[0, 0],
+            )  # fmt: skip
+            for side, expected in zip((found.inside, found.outside), values, strict=True):
+                fields = (side.mean, side.variance, side.mean_variance)
+                assert [v[target, text] for v in fields] == pytest.approx(expected, rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -124,6 +239,14 @@ def test_offline_lira_has_the_mean_of_all_references_where_a_text_has_none(cells
         assert found[target, 0] == pytest.approx(z, rel=1e-4, abs=1e-4)
 
 
+def test_offline_lira_with_a_single_reference_has_the_least_variance():
+    phi = np.array([[1.0, 2.0], [3.0, 5.0], [0.0, 0.0]])
+    outside = np.array([[1, 0], [0, 0], [0, 0]], bool)
+    for kind in KINDS:
+        found = lira_offline(phi, outside, kind)
+        assert found[1] == pytest.approx([2e6, 4e6]), kind
+
+
 def test_bavaria_is_the_ratio_of_posterior_predictive_densities(cells):
     """For one target: the posterior of level and shift as a linear model, in matrices."""
     phi, member = cells
@@ -154,6 +277,8 @@ def test_bavaria_is_the_ratio_of_posterior_predictive_densities(cells):
 @pytest.mark.parametrize("gamma", [1.0, 1.3])
 def test_rmia_is_equation_4_of_zarifzadeh_et_al(cells, gamma):
     phi, member = cells
+    member = member.copy()
+    member[:, 0], member[:, 1] = True, False
     found = rmia(phi, member, ~member, gamma)
     for target in range(len(phi)):
         ratios = []
@@ -169,9 +294,22 @@ def test_rmia_is_equation_4_of_zarifzadeh_et_al(cells, gamma):
             )
 
 
+def test_rmia_compares_a_text_with_the_others_alone():
+    member = np.array([[True, False], [False, True], [True, True]])
+    phi = np.log([[0.5, 0.25], [0.25, 0.25], [0.25, 0.125]])
+    # the ratios to the means over references: 0.5 / 0.25 and 0.25 / 0.1875 in the first cell
+    found = rmia(phi, member, ~member, 1.0)
+    assert found[0].tolist() == [1, 0]
+    assert rmia(phi[:, :1], member[:, :1], ~member[:, :1], 1.0).tolist() == [[0], [0], [0]]
+    unseen = np.zeros_like(member)
+    assert rmia(phi, unseen, unseen, 1.0).tolist() == [[1, 1]] * 3  # nothing to compare with
+
+
 def test_multivariate_lira_is_the_linear_discriminant_with_oas_covariance():
     """Recomputed for each target from its references alone, with scikit-learn's shrinkage."""
     tokens, member = draw_tokens(12, 8, 0.8, seed=3)
+    tokens = [*tokens, tokens[0][:, :1]]  # and a text of one token
+    member = np.hstack([member, member[:, :1]])
     found = multivariate_lira(tokens, member, ~member)
     for target in range(12):
         others = np.arange(12) != target
@@ -193,6 +331,17 @@ def test_multivariate_lira_is_the_linear_discriminant_with_oas_covariance():
             sigma = oas(residuals[text], assume_centered=True)[0]
             ratio = (x[target] - level - shift / 2) @ np.linalg.solve(sigma, shift)
             assert found[target, text] == pytest.approx(ratio, rel=1e-6, abs=1e-9)
+
+
+def test_multivariate_lira_leaves_out_texts_with_fewer_than_two_references_on_a_side():
+    tokens, member = draw_tokens(12, 6, 0.8, seed=3)
+    member[:, 0], member[:, 1] = np.arange(12) < 1, np.arange(12) > 1
+    found = multivariate_lira(tokens, member, ~member)
+    assert (found[:, 0] == 0).all()  # one member alone
+    assert (found[:2, 1] == 0).all()  # one non-member is left without the target
+    assert (found[2:, 1] != 0).all()
+    without = multivariate_lira(tokens[1:], member[:, 1:], ~member[:, 1:])
+    np.testing.assert_allclose(without, found[:, 1:])
 
 
 def test_single_reference_is_the_difference_times_the_root_of_the_length():
@@ -284,3 +433,71 @@ def test_the_prior_s_freedom_is_where_trigamma_is_the_spread(freedom):
     spread = np.array([[float(polygamma(1, freedom / 2))]])
     assert _freedom_of_spread(spread)[0, 0] == pytest.approx(freedom, rel=1e-6)
     assert _freedom_of_spread(np.array([[-1.0], [0.0]])).tolist() == [[1e6], [1e6]]
+    assert _freedom_of_spread(np.array([[1e9]]))[0, 0] == pytest.approx(1e-3)
+
+
+# by name
+
+
+@pytest.fixture(scope="module")
+def two_benchmarks():
+    """Cells of two benchmarks in turn, whose members have 1 or 2 copies."""
+    phi, dose = draw_cells(9, 16, 0.5, seed=8, doses=(1, 2))
+    tokens, _ = draw_tokens(9, 16, 0.0, seed=8)
+    benchmarks = np.array(["b", "a"] * 8)
+    clean, lengths = phi[0] - 1, np.arange(4, 20)
+    return ReferenceCells(phi, dose, benchmarks, clean, lengths, tokens)
+
+
+def expected_by_name(cells, inside, outside):
+    phi, lengths = cells.phi, cells.lengths
+    kinds = {"": PER_EXAMPLE, "_pooled": POOLED, "_shrunk": SHRUNK}
+    return {
+        "bavaria": bavaria(phi, inside, outside),
+        "multivariate_lira": multivariate_lira(cells.tokens, inside, outside),
+        **{f"lira_online{k}": lira_online(phi, inside, outside, v) for k, v in kinds.items()},
+        **{f"lira_offline{k}": lira_offline(phi, outside, v) for k, v in kinds.items()},
+        "rmia": rmia(phi, inside, outside, 1.0),
+        "single_reference": single_reference(phi, cells.clean, lengths),
+    }
+
+
+def test_an_attack_by_name_looks_for_a_dose_within_each_benchmark(two_benchmarks):
+    cells = two_benchmarks
+    assert cells.dose_levels == [1, 2]
+    expected = [
+        expected_by_name(part, part.doses == 2, part.doses == 0)
+        for part in (
+            ReferenceCells(
+                cells.phi[:, first::2], cells.doses[:, first::2], cells.benchmarks[first::2],
+                cells.clean[first::2], cells.lengths[first::2], cells.tokens[first::2],
+            )
+            for first in (0, 1)
+        )
+    ]  # fmt: skip
+    assert {*NAMED} == {*expected[0]}
+    for name in NAMED:
+        found = attack_scores(name, cells, 2)
+        np.testing.assert_allclose(found[:, ::2], expected[0][name], err_msg=name)
+        np.testing.assert_allclose(found[:, 1::2], expected[1][name], err_msg=name)
+
+
+def test_a_part_of_the_cells_or_examples_has_all_that_is_theirs(two_benchmarks):
+    cells, some = two_benchmarks, np.array([5, 2])
+    rows, columns = cells.of_cells(some), cells.of_examples(some)
+    for name in ("phi", "doses"):
+        assert (getattr(rows, name) == getattr(cells, name)[[5, 2]]).all()
+        assert (getattr(columns, name) == getattr(cells, name)[:, [5, 2]]).all()
+    for name in ("benchmarks", "clean", "lengths"):
+        assert (getattr(rows, name) == getattr(cells, name)).all()
+        assert getattr(columns, name).tolist() == getattr(cells, name)[[5, 2]].tolist()
+    assert all((a == b[[5, 2]]).all() for a, b in zip(rows.tokens, cells.tokens, strict=True))
+    for found, text in zip(columns.tokens, some, strict=True):
+        assert found is cells.tokens[text]
+    assert not replace(cells, tokens=()).of_examples(some).tokens
+
+
+def test_the_multivariate_attack_alone_needs_stored_tokens(two_benchmarks):
+    assert usable_attacks(two_benchmarks) == [*NAMED]
+    names = usable_attacks(replace(two_benchmarks, tokens=()))
+    assert names == [name for name in NAMED if name != "multivariate_lira"]
