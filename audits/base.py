@@ -6,7 +6,6 @@ Audits of other packages are installed as entry points of the group `contaminati
 
 from __future__ import annotations
 
-import inspect
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -257,7 +256,7 @@ def find_audit_command(words: Sequence[str]) -> Command:
     return Command(
         name=f"audit {name}",
         module=f"audits {name}",
-        purpose=schema.text or f"An audit of {inspect.getmodule(audit_class)}.",
+        purpose=schema.text,
         example="model.path=DIR",
         docs=commands["audit"].docs,
         words={f"{f.name}={f.default or '(required)'}": f.text for f in schema.fields},
