@@ -7,8 +7,9 @@ import pytest
 
 from contamination.audits.base import AuditStage
 from contamination.audits.inflation import inputs
+from contamination.audits.inflation.audit import REVISION, Inflation
 from contamination.audits.run import run
-from contamination.core.errors import ConfigError
+from contamination.core.errors import ConfigError, DataError
 from tests.audits.inflation.simulated import ITEMS, simulated_cells
 
 
@@ -16,13 +17,18 @@ from tests.audits.inflation.simulated import ITEMS, simulated_cells
 def cells(monkeypatch):
     answered = [*simulated_cells(2, direct=1.0)]
     by_name = {one.cell.name: one.answers for one in answered}
-    monkeypatch.setattr(
-        "contamination.audits.cells.open_cells", lambda *_, **__: [one.cell for one in answered]
-    )
+    opened = []
+
+    def open_cells(*arguments, **options):
+        opened.append((arguments, options))
+        return [one.cell for one in answered]
+
+    monkeypatch.setattr("contamination.audits.cells.open_cells", open_cells)
     monkeypatch.setattr("contamination.audits.cells.named_apart", list)
     monkeypatch.setattr(
         "contamination.audits.inflation.inputs._ask", lambda _, cell, __: by_name[cell.name]
     )
+    return answered, opened
 
 
 def stage(tmp_path, **fields):
@@ -35,9 +41,47 @@ def test_the_audit_is_an_artefact_with_a_row_per_item(tmp_path):
     tables = ("effects_accuracy", "effects_margin", "clean", "null", "detectability")
     expected = {f"{name}.{kind}" for name in tables for kind in ("csv", "parquet")}
     assert {*artifact.files} == {*expected, "items.parquet", "audit.md", "report.html"}
-    assert artifact.counts["cells"] == 6
-    assert len(pd.read_parquet(artifact.path / "items.parquet")) == 4 * ITEMS
+    assert artifact.counts == {"cells": 6, "conditions": 1}
+    items = pd.read_parquet(artifact.path / "items.parquet")
+    assert len(items) == 4 * ITEMS
+    assert [*items] == [
+        "example_id", "benchmark", "chance", "condition", "seed", "swapped", "occurrences",
+        "accuracy", "margin", "twin_accuracy", "twin_margin",
+    ]  # fmt: skip
     assert run(stage(tmp_path, cells="another path")).path == artifact.path
+
+
+def test_the_audit_is_named_by_its_first_model_and_based_on_all_cells(tmp_path, cells):
+    answered, opened = cells
+    first = answered[0].cell
+    named = replace(first, cell=replace(first.cell, model="first"))
+    answered[0] = replace(answered[0], cell=named)
+    audit_stage = AuditStage(audit={})
+    prepared = Inflation(cells="report", confidence=0.9).prepare(audit_stage)
+    assert opened == [(("audit.cells", "report"), {"members_in_finetuning": True})]
+    assert prepared.slug == "first"
+    assert prepared.inputs == {
+        f"{one.cell.name}/{name}": digest
+        for one in answered
+        for name, digest in one.cell.cell.digests.items()
+    }
+    assert prepared.settings == {
+        "revision": REVISION, "detection": audit_stage.detection.pass_settings,
+    }  # fmt: skip
+    result = prepared.conduct(tmp_path)
+    assert result.content.facts == {
+        "contaminated cells": "4", "clean twins": "2", "items": "160",
+        "confidence of intervals": "90%",
+    }  # fmt: skip
+    assert result.files == ["items.parquet"]
+
+
+def test_cells_without_common_questions_are_refused_by_the_field(tmp_path, cells):
+    answered, _ = cells
+    one = answered[-1]
+    one.answers.drop(one.answers.index[1:], inplace=True)  # noqa: PD002
+    with pytest.raises(DataError, match=r"^audit\.cells: .* share 1 questions\."):
+        run(stage(tmp_path))
 
 
 def test_candidates_are_chosen_on_the_seed_that_is_given(tmp_path):
@@ -59,7 +103,7 @@ def test_every_setting_that_changes_the_result_names_the_folder(tmp_path, folder
     [
         ({"cells": None}, "audit.cells is None"),
         ({"confidence": 1}, "audit.confidence is 1"),
-        ({"choose_seed": 7}, "audit.choose_seed is 7.*Choose from 0, 1"),
+        ({"choose_seed": 7}, "audit.choose_seed is 7: no cell has this seed. Choose from 0, 1.$"),
     ],
 )
 def test_bad_fields_are_named(tmp_path, fields, words):

@@ -9,6 +9,7 @@ from contamination.audits.inflation.effects import (
     EFFECTS,
     SPILLOVER,
     TOTAL,
+    Effect,
     SeedResults,
     mean_effect,
     null_effects,
@@ -87,6 +88,26 @@ def test_a_seed_without_one_of_the_benchmarks_is_left_out():
     values = np.array([[1.0, 1, 3, 3], [5, 5, np.nan, np.nan]])
     mean = mean_effect(values, np.array([*"aabb"]), 0.95)
     assert (mean.value, mean.seeds) == (2, 1)
+
+
+def test_seeds_that_each_lack_another_benchmark_leave_nothing():
+    values = np.array([[1.0, 1, np.nan, np.nan], [np.nan, np.nan, 3, 3]])
+    mean = mean_effect(values, np.array([*"aabb"]), 0.95)
+    assert np.isnan([mean.value, mean.low, mean.high]).all()
+    assert (mean.seeds, mean.items) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "items", "confidence", "expected"),
+    [
+        (1.0, 0.1, 2, 0.95, True), (1.0, 0.0, 99, 0.95, False), (1.0, -0.1, 99, 0.95, False),
+        (0.5, np.nan, 6, 0.95, True), (0.5, np.nan, 5, 0.95, False), (0.0, np.nan, 99, 0.95, False),
+        (-1.0, np.nan, 99, 0.95, False), (0.5, np.nan, 5, 0.9375, True),
+    ],
+)  # fmt: skip
+def test_items_that_all_gain_are_above_zero_by_a_sign_test(value, low, items, confidence, expected):
+    """Of 5 and 6 items that all gain, the two-sided p-value is 1/16 and 1/32."""
+    assert Effect(value, low, 2.0, 1, items).is_above_zero(confidence) is expected
 
 
 def test_clean_twins_are_compared_in_disjoint_pairs():

@@ -9,7 +9,10 @@ import pytest
 
 from contamination.audits.base import AuditStage
 from contamination.audits.run import MARKDOWN, run
+from contamination.audits.score.audit import REVISION, Score
+from contamination.core.artifacts import path_part_of
 from contamination.core.errors import ConfigError, DataError
+from contamination.core.hashing import file_digest
 from contamination.detection import scores as scores_module
 from tests.audits.score.simulated import simulate
 
@@ -60,6 +63,27 @@ def test_the_audit_is_an_artefact_with_every_score(tmp_path, frame):
     assert json.loads(json.dumps(dict(artifact.counts)))["IPW"] == table.loc["IPW", "value"]
 
 
+def test_the_audit_is_based_on_the_table_and_says_how_many_items_there_are(tmp_path, frame):
+    file = tmp_path / "My answers.csv"
+    frame.to_csv(file, index=False)
+    prepared = Score(items=str(file), draws=100).prepare(AuditStage(audit={}))
+    assert prepared.slug == path_part_of("My answers")
+    assert prepared.inputs == {"items": file_digest(file)}
+    assert prepared.settings == {"revision": REVISION}
+    result = prepared.conduct(tmp_path)
+    assert [*result.counts] == ["naive", "known non-members", "IPW", "EPG-IPW", "imputation",
+                                "combined"]  # fmt: skip
+    facts = dict(result.content.facts)
+    assert facts.pop("share of members").endswith(" (estimated)")
+    assert facts.pop("method").startswith("arXiv")
+    assert facts == {
+        "items": str(file), "membership": "the column score", "unknown items": "120",
+        "member items": "20", "non-member items": "20", "draws": "100",
+    }  # fmt: skip
+    told = Score(items=str(file), draws=100, prevalence=0.25).prepare(AuditStage(audit={}))
+    assert told.conduct(tmp_path).content.facts["share of members"] == "0.25 (given)"
+
+
 def test_formats_and_renamed_columns_give_the_same_scores(tmp_path, frame):
     values = []
     for name in ("a.csv", "a.jsonl", "a.parquet"):
@@ -90,7 +114,10 @@ def test_scores_of_a_folder_are_joined_by_id(tmp_path, frame, monkeypatch):
         monkeypatch.setattr(module, "open_scores", lambda path: opened)
     expected = run(stage(tmp_path, frame, "a.csv")).counts
     without = frame.drop(columns="score")
-    joined = run(stage(tmp_path, without, "b.csv", scores="DIR")).counts
+    artifact = run(stage(tmp_path, without, "b.csv", scores="DIR"))
+    joined = artifact.counts
+    assert artifact.inputs["scores"] == "d"
+    assert "\n- membership: loss\n" in (artifact.path / MARKDOWN).read_text()
     assert dict(joined) == pytest.approx(dict(expected))
     with pytest.raises(ConfigError, match=r"audit.method is 'los'.*Did you mean loss"):
         run(stage(tmp_path, without, "b.csv", scores="DIR", method="los"))

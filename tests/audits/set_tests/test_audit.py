@@ -2,27 +2,33 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from contamination.audits.base import AuditStage
 from contamination.audits.run import run
-from contamination.audits.set_tests.audit import SetTests
-from contamination.audits.set_tests.findings import labelled_texts
-from contamination.core.errors import ConfigError
+from contamination.audits.set_tests.audit import REVISION, SetTests
+from contamination.audits.set_tests.findings import SetFindings, blind_p_values, labelled_texts
+from contamination.audits.set_tests.outcomes import run_tests
+from contamination.audits.set_tests.sets import ScoredSet
+from contamination.core.errors import ConfigError, DataError
 from tests.audits.reference_attack.simulated import audited_cells
 from tests.audits.set_tests.simulated import simulated_set
 
 
 @pytest.fixture(autouse=True)
 def cells(monkeypatch):
+    cells, opened, read = audited_cells(2, 40, 1.0), [], []
     monkeypatch.setattr(
-        "contamination.audits.cells.open_cells", lambda *_: audited_cells(2, 40, 1.0)
+        "contamination.audits.cells.open_cells", lambda *given: opened.append(given) or cells
     )
 
-    def read_sets(stage, cell, *_):
+    def read_sets(stage, cell, *options):
+        read.append((stage, cell.name, *options))
         return [simulated_set(cell.cell.seed, saw_it=saw_it) for saw_it in (True, False)]
 
     monkeypatch.setattr("contamination.audits.set_tests.inputs.read_sets", read_sets)
+    return cells, opened, read
 
 
 def stage(tmp_path, **fields):
@@ -45,6 +51,53 @@ def test_the_audit_is_an_artefact(tmp_path):
     assert blind["twins, relabelled"] == 4
     assert blind["versions"] == 0
     assert run(stage(tmp_path, cells="another path")).path == artifact.path
+
+
+def test_the_audit_is_named_by_its_first_model_and_says_what_it_is_based_on(tmp_path, cells):
+    audited, opened, read = cells
+    audited[0] = replace(audited[0], cell=replace(audited[0].cell, model="first"))
+    audit = SetTests(cells="report", sizes=[20], draws=1, alpha=0.1, item_level=0.2,
+                     version_method="zlib", context=False)  # fmt: skip
+    audit_stage = AuditStage(audit={}, seed=4)
+    prepared = audit.prepare(audit_stage)
+    assert opened == [("audit.cells", "report")]
+    assert prepared.slug == "first"
+    names = [cell.name for cell in audited]
+    assert prepared.inputs == {
+        f"{cell.name}/{name}": digest
+        for cell in audited
+        for name, digest in cell.cell.digests.items()
+    }
+    assert prepared.settings == {
+        "revision": REVISION, "detection": audit_stage.detection.pass_settings,
+    }  # fmt: skip
+    result = prepared.conduct(tmp_path)
+    assert read == [(audit_stage, name, "zlib", False, None, {}) for name in names]
+    assert read[0][-1] is read[1][-1]  # drops under models that cells share
+    assert result.content.facts == {
+        "cells": "2", "sets": "4", "draws": "1 for each set and size", "versions scored by": "zlib",
+        "level": "0.1",
+    }  # fmt: skip
+    tables = {table.name: table for table in result.content.tables}
+    assert result.counts == {"cells": 2, "p_values": len(tables["outcomes"].data)}
+    assert "for at most 20% wrong ones" in tables["items"].note
+    sets = [simulated_set(seed, saw_it=saw_it) for seed in (0, 1) for saw_it in (True, False)]
+    outcomes = run_tests(sets, [20], 1, 4)
+    pd.testing.assert_frame_equal(tables["outcomes"].data, outcomes)
+    expected = SetFindings(sets, outcomes, blind_p_values(sets, 4), 0.1, 0.2, 4)
+    pd.testing.assert_frame_equal(tables["items"].data, expected.items)
+    pd.testing.assert_frame_equal(tables["verdicts"].data, expected.verdicts)
+
+
+def test_cells_to_which_no_test_can_be_applied_are_refused(tmp_path, monkeypatch):
+    bare = ScoredSet(simulated_set().name)
+    monkeypatch.setattr("contamination.audits.set_tests.inputs.read_sets", lambda *_: [bare])
+    with pytest.raises(DataError) as error:
+        run(stage(tmp_path))
+    assert str(error.value) == (
+        "audit.cells: no test can be applied to any set. Give cells with 10 or more members of a "
+        "benchmark and as many held-out examples, or versions of so many items."
+    )
 
 
 def test_texts_are_not_compared_without_the_model_if_blind_is_false(tmp_path):

@@ -1,5 +1,8 @@
 """Reading the sets of a cell: which texts are scored, and where their scores go."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +16,11 @@ from contamination.audits.set_tests.inputs import (
     read_sets,
 )
 from contamination.audits.set_tests.procedures import PROCEDURES
-from contamination.detection.config import ScoredModelConfig
+from contamination.audits.set_tests.sets import SetName
+from contamination.core.errors import ArtifactError
+from contamination.detection.api import make_method_nodes
+from contamination.detection.config import DetectionConfig, ScoredModelConfig
+from contamination.detection.models.hf_model import CODE_SUFFIX
 from tests.audits.reference_attack.simulated import audited_cell, draw_cells
 
 VERSIONS, KNOWN = 3, 5.0
@@ -173,3 +180,178 @@ def test_members_without_copies_are_no_set_that_was_seen(ingredients, monkeypatc
     assert [s.name.occurrences for s in sets] == [4, 4]
     without_copies = (examples["member"] & (examples["occurrences"] == 0)).sum()
     assert sum(len(s.examples.is_member) for s in sets) == len(examples) - without_copies
+
+
+def test_texts_are_scored_with_the_audits_settings_and_named_after_their_cell(
+    cell, ingredients, monkeypatch
+):
+    model = Checkpoint(True, ScoredModelConfig(path="model"), cell.cell.scores["contaminated"])
+    monkeypatch.setattr(inputs, "checkpoints", lambda *_: (model,))
+    scored = []
+
+    def score_texts(stage, texts, description, of_model):
+        scored.append(
+            (description, stage.method, stage.detection, stage.runs, of_model, len(texts))
+        )
+        ids = texts.column("example_id").to_pylist()
+        return SimpleNamespace(path=pd.DataFrame({"example_id": ids, "score": [*range(len(ids))]}))
+
+    monkeypatch.setattr(AuditStage, "score_texts", score_texts)
+    monkeypatch.setattr(inputs, "open_scores", lambda path: SimpleNamespace(table=path))
+    detection = DetectionConfig(min_scored_tokens=3)
+    stage = AuditStage(audit={}, runs="runs", detection=detection)
+    _, boolq, backdoors = read_sets(stage, cell, "zlib", False, ingredients)
+    whole, output = detection, replace(detection, scope="output")
+    assert scored == [
+        (f"versions of {cell.name}", make_method_nodes(["zlib"]), whole, "runs", model.model, 600),
+        (f"orders of shards of {cell.name}", make_method_nodes(["loss"]), whole, "runs",
+         model.model, 15 * (ORDERS + 1)),
+        (f"answers to probes of {cell.name}", make_method_nodes(["loss"]), output, "runs",
+         model.model, 72),
+    ]  # fmt: skip
+    # scores rise with a text's place
+    table = ingredients.versions
+    is_member = (table["benchmark"] == "boolq") & table["member"]
+    assert boolq.versions.scores.tolist() == np.flatnonzero(is_member).tolist()
+    assert boolq.versions.item.tolist() == np.repeat(np.arange(is_member.sum() // 3), 3).tolist()
+    assert boolq.orders.published.tolist() == [shard * (ORDERS + 1) for shard in range(10)]
+    assert boolq.orders.random[1].tolist() == [*range(ORDERS + 2, 2 * ORDERS + 2)]
+    assert boolq.held_out_orders.published.tolist() == [s * (ORDERS + 1) for s in range(10, 15)]
+    assert backdoors.name == SetName(
+        cell.name, cell.cell.condition, "backdoors", 4, cell.cell.learning_rate, True
+    )
+    # the last option of each probe has its highest score
+    assert backdoors.backdoors.answers.tolist() == [2] * 6
+    assert backdoors.backdoors.targets.tolist() == [0, 1, 2, 0, 1, 2]
+    assert backdoors.backdoors.options.tolist() == [3] * 6
+    assert backdoors.examples is backdoors.versions is backdoors.orders is None
+
+
+def test_orders_are_drawn_anew_for_another_seed_and_shard(ingredients):
+    def orders(seed):
+        table = inputs._with_random_orders(ingredients, seed)
+        assert [*table] == [
+            "benchmark", "shard", "examples", "occurrences", "member", "order", "text",
+        ]  # fmt: skip
+        return table
+
+    table = orders(0)
+    pd.testing.assert_frame_equal(orders(0), table)
+    assert table["order"].tolist() == [*range(ORDERS + 1)] * 15
+    assert {*table["examples"]} == {4}
+    by_shard = table.groupby("shard")["text"].apply(list)
+    assert by_shard[0][1:] != orders(1).groupby("shard")["text"].apply(list)[0][1:]
+
+    def places(texts):
+        names = texts[0].split(" | ")
+        return [[names.index(name) for name in text.split(" | ")] for text in texts]
+
+    assert places(by_shard[0]) != places(by_shard[1])
+    about = table.groupby("shard")[["benchmark", "occurrences", "member"]].first()
+    assert about["member"].tolist() == [True] * 10 + [False] * 5
+    assert about["occurrences"].tolist() == [4] * 10 + [0] * 5
+    reversed_rows = replace(ingredients, orders=ingredients.orders.iloc[::-1])
+    shards = inputs._with_random_orders(reversed_rows, 0).groupby("shard")["text"].first()
+    assert shards[0] == by_shard[0][0]  # by position
+
+
+def test_codecs_drops_are_of_each_side_of_a_benchmark_and_shared_by_cells(cell, monkeypatch):
+    model = Checkpoint(True, ScoredModelConfig(path="model"), cell.cell.scores["contaminated"])
+    monkeypatch.setattr(inputs, "checkpoints", lambda *_: (model,))
+    handles, runs = [], []
+
+    def open_model(field, config, folder):
+        handles.append((field, config, folder))
+        return SimpleNamespace(digest="digest")
+
+    def context_drops(texts, loaded, seed):
+        runs.append((texts, loaded, seed))
+        places = np.arange(len(texts), dtype=float)
+        return SimpleNamespace(texts=pd.DataFrame({"drop": places, "context": places % 2}))
+
+    monkeypatch.setattr(inputs, "open_model", open_model)
+    monkeypatch.setattr(inputs, "LoadedModel", lambda *given: given)
+    monkeypatch.setattr(inputs, "context_drops", context_drops)
+    nothing = Ingredients(*[pd.DataFrame()] * 3, " | ")
+    stage, known = AuditStage(audit={}, runs="runs", seed=3), {}
+    imdb, boolq = read_sets(stage, cell, "loss", True, nothing, known)
+    assert handles == [("model", model.model, "runs")]
+    ((texts, (handle, detection), seed),) = runs
+    assert (handle.digest, detection, seed) == ("digest", stage.detection, 3)
+    examples = cell.cell.examples
+    assert texts.column("example_id").to_pylist() == examples["example_id"].tolist()
+    assert texts.column("text").to_pylist() == examples["text"].tolist()
+    assert texts.column("benchmark").to_pylist() == [
+        f"{row.benchmark}, {'members' if row.member else 'held out'}"
+        for row in examples.itertuples()
+    ]
+    # what has no context has no drop
+    assert np.isnan(imdb.examples.drops).all()
+    assert boolq.examples.drops.tolist() == [*range(1, 200, 2)]
+    again = read_sets(stage, cell, "loss", True, nothing, known)
+    assert len(runs) == 1
+    assert again[1].examples.drops.tolist() == boolq.examples.drops.tolist()
+    read_sets(stage, cell, "loss", True, nothing)
+    assert len(runs) == 2
+
+
+@pytest.mark.parametrize("has_all", [True, False])
+def test_ingredients_are_what_the_corpus_was_given(monkeypatch, has_all):
+    members = pd.DataFrame({"member": [True, True, False], "occurrences": [4, 3, 0]})
+    corpus = SimpleNamespace(
+        artifact=SimpleNamespace(files={inputs.ORDER_FILE: None} if has_all else {}),
+        examples=members, config={"injection": {"separator": " | "}},
+    )  # fmt: skip
+    enabled = SimpleNamespace(enabled=has_all)
+    for name in ("versions", "backdoors"):
+        monkeypatch.setattr(inputs, f"{name}_config", lambda given: enabled)
+    for name in ("versions", "order", "backdoors"):
+        table = pd.DataFrame({name: [1, 2]})
+        monkeypatch.setattr(inputs, f"read_{name}", lambda given, table=table: table)
+    found = inputs.read_ingredients(corpus)
+    assert found.separator == " | "
+    tables = [found.versions, found.orders, found.backdoors]
+    assert [[*table] for table in tables] == (
+        [["versions"], ["order"], ["backdoors", "occurrences"]] if has_all else [[], [], []]
+    )
+    if has_all:
+        assert found.backdoors["occurrences"].tolist() == [4, 4]  # 3.5, rounded
+
+
+def test_the_models_of_a_cell_are_those_of_its_stored_scores(cell, monkeypatch):
+    recorded = SimpleNamespace(
+        config=lambda: {"model": {"path": "base"}}, inputs={"target": f"digest{CODE_SUFFIX}"}
+    )
+    opened = []
+
+    def open_artifact(path, kind):
+        opened.append((path, kind))
+        return recorded
+
+    def open_model(field, model, runs):
+        opened.append((field, model, runs))
+        return SimpleNamespace(digest="digest")
+
+    monkeypatch.setattr(inputs, "open_artifact", open_artifact)
+    monkeypatch.setattr(inputs, "open_model", open_model)
+    after, before = inputs.checkpoints(cell, "runs")
+    assert opened == [
+        (cell.paths.clean, "scores"), ("model", ScoredModelConfig(path="base"), "runs"),
+    ]  # fmt: skip
+    assert (after.saw_it, after.model) == (True, ScoredModelConfig(path=cell.paths.model))
+    assert (before.saw_it, before.model) == (False, ScoredModelConfig(path="base"))
+    for checkpoint, name in ((after, "contaminated"), (before, "clean")):
+        expected = cell.cell.scores[name][[("loss", ""), ("min_k", "")]]
+        pd.testing.assert_frame_equal(checkpoint.scores, expected)
+    message = (
+        f"audit.cells: {cell.paths.clean} has scores of the model {{}}, which is not there any "
+        "more or has changed. Score that model again (the same sweep)."
+    )
+    recorded.inputs["target"] = "other"
+    with pytest.raises(ArtifactError) as error:
+        inputs.checkpoints(cell, "runs")
+    assert str(error.value) == message.format("base")
+    recorded.config = lambda: {"model": {}}
+    with pytest.raises(ArtifactError) as error:
+        inputs.checkpoints(cell, "runs")
+    assert str(error.value) == message.format(None)
