@@ -90,12 +90,12 @@ def _swapped_pair_sentence(condition: str, replicates: pd.DataFrame) -> str:
     note *= len(by_method) > 1
     method, variant = row.name
     examples = format_count(int(row["examples"]), "example")
+    error = f" (standard error {row['standard_error']:.2f})" if row["examples"] > 1 else ""
     return (
         f"{condition} and its swapped replicate together: of {examples} "
         f"{row['share_above_0']:.0%} score higher by the model that saw them than by the other, "
         f"with {method_label(method, variant, by_method.index)}{note}; the difference is "
-        f"{row['mean']:.2f} (standard error {row['standard_error']:.2f}) standard deviations of "
-        "the non-members."
+        f"{row['mean']:.2f}{error} standard deviations of the non-members."
     )
 
 

@@ -201,10 +201,10 @@ def plain_controls_sentence(pooled: pd.DataFrame) -> str:
     ]
     if off:
         return (
-            f"**Caution:** {' and '.join(off)} tells members from non-members, although neither "
-            f"can know which texts were inserted. Chance does this in {LEVEL:.0%} of sound "
-            "reports; otherwise the members and the non-members differ as texts, and the numbers "
-            "above show more than contamination."
+            f"**Caution:** {' and '.join(off)} tell{'s' * (len(off) == 1)} members from "
+            "non-members, although neither can know which texts were inserted. Chance does this in "
+            f"{LEVEL:.0%} of sound reports; otherwise the members and the non-members differ as "
+            "texts, and the numbers above show more than contamination."
         )
     passed = [names[control] for control in rows_by_control]
     if not passed:

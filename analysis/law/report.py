@@ -95,7 +95,7 @@ def law_document(results: LawResults) -> ReportContent:
             "The intervals assume normal effects on log δ and normal errors. They hold for models, "
             "corpora and trainings like those of the fit.",
             *(
-                f"{name} was {NO_VALUE if value is None else f'{value:g}'} in all cells: the law "
+                f"{name} was {'unknown' if value is None else f'{value:g}'} in all cells: the law "
                 "says nothing about other values."
                 for name, value in law.constant.items()
             ),
@@ -188,13 +188,9 @@ def _tables(results: LawResults) -> Iterator[Table]:
         rows,
     )
     methods = results.within.groupby("method", sort=True)["within"]
+    growth = {method: f"{value:.2f}" for method, value in results.law.growth.items()}
     lines = [
-        [
-            str(method),
-            f"{w:.2f}",
-            f"{1 - w:.2f}",
-            f"{results.law.growth.get(str(method), np.nan):.2f}",
-        ]
+        [str(method), f"{w:.2f}", f"{1 - w:.2f}", growth.get(str(method), NO_VALUE)]
         for method, w in methods.mean().items()
     ]
     yield Table(

@@ -147,8 +147,8 @@ def replicates_table(replicates: pd.DataFrame) -> Table | None:
     occurrence_numbers = sorted(replicates["occurrences"].unique())
     summary = summarise_replicates(replicates, ["method", "variant", "occurrences"])
     difference_texts = {
-        key: f"{mean:.2f} ± {error:.2f} ({share:.0%})"
-        for key, mean, error, _, share in summary.itertuples(name=None)
+        key: f"{mean:.2f}{f' ± {error:.2f}' if examples > 1 else ''} ({share:.0%})"
+        for key, mean, error, examples, share in summary.itertuples(name=None)
     }
     methods = list(dict.fromkeys((method, variant) for method, variant, _ in difference_texts))
     lines = [

@@ -284,8 +284,8 @@ def test_a_swapped_pair_of_one_method_and_one_example_is_told_without_a_choice()
     assert headlines([], two_conditions, one) == [
         "x: Best in x.",
         "x and its swapped replicate together: of 1 example 100% score higher by the model that "
-        "saw them than by the other, with loss; the difference is 0.75 (standard error nan) "
-        "standard deviations of the non-members.",
+        "saw them than by the other, with loss; the difference is 0.75 standard deviations of the "
+        "non-members.",
     ]
     variants = pd.concat([one.assign(variant="k=1"), one.assign(variant="k=2", difference=-1.0)])
     said = headlines([], two_conditions, variants)[1]

@@ -223,7 +223,7 @@ def test_controls_are_told_in_plain_words():
     )
     assert plain_controls_sentence(both.assign(p_control=0.05)) == (
         "**Caution:** the model before the contaminated training and a classifier that sees the "
-        "texts alone tells members from non-members, although neither can know which texts were "
+        "texts alone tell members from non-members, although neither can know which texts were "
         "inserted. Chance does this in 5% of sound reports; otherwise the members and the "
         "non-members differ as texts, and the numbers above show more than contamination."
     )

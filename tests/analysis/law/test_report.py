@@ -121,7 +121,7 @@ def test_the_conclusions_state_the_law_its_errors_and_the_calibration(results):
     assert content.warnings == []
     assert content.limits[1:] == [
         "parameters was 226000 in all cells: the law says nothing about other values.",
-        "recency was – in all cells: the law says nothing about other values.",
+        "recency was unknown in all cells: the law says nothing about other values.",
         "An effect of the corpus's size apart from the tokens since the last copy is not in the "
         "law.",
     ]
@@ -159,7 +159,7 @@ def test_the_tables_show_the_numbers_with_their_intervals(results):
         ]),
         "within": (["method", "σ²_within", "σ²_between", "κ"], [
             ["loss", "0.30", "0.70", "0.20"],
-            ["min_k", "0.50", "0.50", "nan"],
+            ["min_k", "0.50", "0.50", "–"],
         ]),
         "errors": (
             ["held out", "predictor", "AUROCs", "MAE", "by noise", "bias", "coverage", "decisions"],
@@ -189,7 +189,7 @@ def test_the_tables_show_the_numbers_with_their_intervals(results):
         "AUROC after calibration by references",
         "Predicted cells",
     ]
-    assert tables["within"].note == "κ: the members' variance is exp(κ δ). "
+    assert tables["within"].note.strip() == "κ: the members' variance is exp(κ δ)."
     for name, table in tables.items():
         pd.testing.assert_frame_equal(table.data, results.tables[name])
 

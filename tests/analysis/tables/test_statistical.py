@@ -146,7 +146,7 @@ def test_replicates_are_shown_by_occurrences():
     )  # fmt: skip
     pd.testing.assert_frame_equal(table.data, expected)
     zero = found.assign(example_id=0, difference=0.0)
-    assert replicates_table(zero).lines[0][1] == "0.00 ± nan (0%)"
+    assert replicates_table(zero).lines[0][1] == "0.00 (0%)"
 
 
 def test_auroc_without_the_flagged_examples_is_beside_that_of_all():
