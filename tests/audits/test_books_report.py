@@ -95,7 +95,7 @@ def test_the_suspects_that_stand_out_are_named_first_with_their_shares():
     assert content_of(five).conclusions[0].endswith(f"{titles}.")
 
 
-@pytest.mark.parametrize(("q", "found"), [(0.05, 1), (13 / 260, 1), (0.0501, 0)])
+@pytest.mark.parametrize(("q", "found"), [(0.05, 1), (np.nextafter(0.05, 1), 1), (0.0501, 0)])
 @pytest.mark.usefixtures("without_charts")
 def test_a_suspect_stands_out_up_to_a_false_discovery_rate_of_five_percent(q, found):
     result = replace(RESULT, suspects=[replace(FOUND, q=q), OTHER])

@@ -167,7 +167,7 @@ def test_a_column_named_cluster_is_used_whatever_its_case(tmp_path):
     assert all(row["cluster"] == f"c{row['n'] // 2}" for row in (*published, *fresh))
     assert not {row["cluster"] for row in published} & {row["cluster"] for row in fresh}
     with pytest.raises(DataError) as caught:
-        make_fresh(FreshStage(out="more", questions=str(tmp_path / "mine.jsonl"),
+        make_fresh(FreshStage(out=str(tmp_path / "more"), questions=str(tmp_path / "mine.jsonl"),
                               cluster_column="n"))  # fmt: skip
     assert str(caught.value) == (
         "cluster_column is 'n', and questions have a column 'Cluster' as well, which the audit "

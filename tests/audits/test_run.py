@@ -95,7 +95,8 @@ def test_an_audit_whose_mirror_fails_is_finished_with_a_warning(stage, opened, m
 
     monkeypatch.setattr("contamination.audits.run.open_wandb_run", fail)
     made = run(stage)
-    (said,) = [r.message for r in caplog.records if r.levelno == logging.WARNING]
+    of_run = [r for r in caplog.records if r.name == "contamination.audits.run"]
+    (said,) = [r.message for r in of_run if r.levelno == logging.WARNING]
     assert said == (
         "The audit is finished, but Weights & Biases failed (no login): log in with `wandb login` "
         f"or give wandb.mode=offline, remove {made.path} and run this again."

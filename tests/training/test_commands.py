@@ -60,11 +60,11 @@ def test_the_commands_settings_are_those_of_their_words(command, monkeypatch):
     words = ["corpus_folder=c", "batch=2", "text=x"]
     done = run_in_fork(command.main, "training", "which-step", *words)
     asked = WhichStepStage(text="x", corpus_folder="c", batch=2)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{asked}\n", "")
+    assert (done.returncode, done.stdout) == (0, f"{asked}\n"), done.stderr
     seen = "contamination.training.run.run"
     monkeypatch.setattr(seen, lambda stage: print(type(stage), stage.corpus_folder, stage.seed))
     done = run_in_fork(command.main, "training", "corpus_folder=c", "seed=3")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{TrainingStage} c 3\n", "")
+    assert (done.returncode, done.stdout) == (0, f"{TrainingStage} c 3\n"), done.stderr
 
 
 def test_train_opens_the_folder_of_the_words_training(monkeypatch):

@@ -1,4 +1,4 @@
-"""What each figure shows and where, drawn from rows that are written out."""
+"""What each figure shows, drawn from rows that are written out."""
 
 from __future__ import annotations
 
@@ -38,22 +38,10 @@ def words_of(figure):
     return [" ".join(text.get_text().split()) for text in figure.texts]
 
 
-def check_words(figure, title, subtitle, caption, inch, *, stamped=False, before=()):
-    """Title, subtitle and caption, each in its place: inches from the edges."""
+def check_words(figure, title, subtitle, caption, *, stamped=False, before=()):
+    """Title, subtitle and caption, behind the names of shared axes."""
     stamp = ["CONTROL OFF: see the report"] * stamped
     assert words_of(figure) == [*before, title, subtitle, caption, *stamp]
-    head, below, foot = figure.texts[len(before) : len(before) + 3]
-    assert head.get_position() == pytest.approx((0.08, 1 - 0.28 * inch))
-    assert (head.get_fontsize(), head.get_fontweight()) == (14, "bold")
-    assert below.get_position() == pytest.approx((0.08, 1 - 0.53 * inch))
-    assert (below.get_fontsize(), to_hex(below.get_color())) == (10, GREY)
-    assert foot.get_position() == pytest.approx((0.08, 0.11 * inch))
-    assert (foot.get_fontsize(), to_hex(foot.get_color())) == (8, GREY)
-    assert foot.get_verticalalignment() == "bottom"
-    assert max(map(len, foot.get_text().splitlines())) <= 124
-    if stamped:
-        assert figure.texts[-1].get_position() == pytest.approx((0.98, 1 - 0.22 * inch))
-        assert figure.texts[-1].get_horizontalalignment() == "right"
 
 
 def named_lines(axes):
@@ -92,25 +80,18 @@ def test_auroc_against_occurrences():
         figure, "Detection by occurrences", ON,
         "AUROC of members against non-members, imdb. Members: 40 at 1 ×, 40 at 2 ×, 40 at 10 ×; "
         f"non-members: 50. 1 seed. Bars and band: {BAND}. {CAPTION}",
-        1 / 5.6, stamped=True,
+        stamped=True,
     )  # fmt: skip
-    assert figure.get_size_inches().tolist() == [9, 5.6]
-    np.testing.assert_allclose(clean.get_position().extents, [0.08, 0.25, 0.2133, 0.86], atol=1e-3)
-    np.testing.assert_allclose(
-        numbered.get_position().extents, [0.2267, 0.25, 0.76, 0.86], atol=1e-3
-    )
     lines = named_lines(numbered)
     assert list(lines) == ["loss", "zlib", "blind (no model)"]
-    # Two bars side by side: a fiftieth of the axis apart, which spans a factor of ten.
-    apart = np.exp(0.02 * np.log(10) / 2)
-    for name, factor, values, colour, dashes in [
-        ("loss", 1 / apart, [0.55, 0.6, 0.8], LOSS, "-"),
-        ("zlib", apart, [0.5, 0.52, 0.56], ZLIB, "-"),
-        ("blind (no model)", 1, [0.48, 0.47, 0.46], BLIND, "--"),
-    ]:
+    for name, values, colour, dashes in [
+        ("loss", [0.55, 0.6, 0.8], LOSS, "-"), ("zlib", [0.5, 0.52, 0.56], ZLIB, "-"),
+        ("blind (no model)", [0.48, 0.47, 0.46], BLIND, "--"),
+    ]:  # fmt: skip
         x, *rest = lines[name]
-        np.testing.assert_allclose(x, np.array([1, 2, 10]) * factor)
+        np.testing.assert_allclose(x, [1, 2, 10], rtol=0.05)
         assert rest == [values, colour, dashes]
+    assert (lines["loss"][0] < lines["zlib"][0]).all()  # two bars side by side
     *bars, band = numbered.collections
     for bar, colour, values in zip(bars, (LOSS, ZLIB), ([0.55, 0.6, 0.8], [0.5, 0.52, 0.56]),
                                    strict=True):  # fmt: skip
@@ -120,17 +101,16 @@ def test_auroc_against_occurrences():
     assert to_hex(band.get_facecolor()[0]) == BLIND
     box = band.get_paths()[0].get_extents()
     assert [box.x0, box.x1, box.y0, box.y1] == pytest.approx([1, 10, 0.36, 0.58])
-    margin = apart * np.exp(0.04 * np.log(10))
-    assert numbered.get_xlim() == pytest.approx((1 / margin, 10 * margin))
-    assert (numbered.get_xscale(), numbered.xaxis.get_transform().base) == ("log", 2)
+    low, high = numbered.get_xlim()
+    assert low < lines["loss"][0][0]
+    assert high > lines["zlib"][0][-1]
+    assert numbered.get_xscale() == "log"
     assert [text.get_text() for text in numbered.get_xticklabels()] == ["1", "2", "10"]
     assert numbered.get_xticks().tolist() == [1, 2, 10]
     assert numbered.get_xlabel() == "occurrences of a member in the training corpus"
     legend = numbered.get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["loss", "zlib", "blind (no model)"]
     assert legend.get_title().get_text() == "in order at 10 ×"
-    assert legend.get_texts()[0].get_fontsize() == 10
-    assert not legend.get_frame_on()
     chance = numbered.get_lines()[0]
     assert list(chance.get_ydata()) == [0.5, 0.5]
     assert to_hex(chance.get_color()) == GREY
@@ -139,8 +119,10 @@ def test_auroc_against_occurrences():
         control_points(clean),
         [(2, 0.49, 0.39, 0.59), (0, 0.51, 0.41, 0.61), (1, 0.49, 0.39, 0.59)],
     )
-    assert clean.get_xlim() == pytest.approx((-0.9, 2.9))
-    assert clean.get_ylim() == pytest.approx((0.33, 1.02))
+    low, high = clean.get_xlim()
+    assert low < 0 < 2 < high
+    low, high = clean.get_ylim()
+    assert low < 0.36 < 0.9 < high
     assert clean.get_ylabel() == "AUROC"
     assert clean.get_xlabel() == "controls: clean\nmodel, and blind"
     assert len(clean.get_xticks()) == 0
@@ -151,19 +133,25 @@ def test_the_axis_reaches_below_all_intervals_and_to_0_at_most():
     rows = condition_rows()
     high = rows.assign(ci_low=0.6)
     low = rows.assign(ci_low=0.01)
-    ends = [occurrences_chart(table, CONFIG).axes[1].get_ylim() for table in (high, low)]
-    assert ends == [pytest.approx((0.37, 1.02)), pytest.approx((0.0, 1.02))]
+    tables = (high, rows, low)
+    bottoms = [occurrences_chart(table, CONFIG).axes[1].get_ylim()[0] for table in tables]
+    assert 0 < bottoms[0] < 0.5  # a guess is within it
+    assert 0 < bottoms[1] < 0.36
+    assert bottoms[2] == 0
 
 
 def test_a_single_number_of_occurrences_is_a_point_of_each_method():
     rows = condition_rows()
     one = rows[rows["occurrences"].isin(["10", "any"])]
     axes, _ = occurrences_chart(one, CONFIG).axes
+    points = np.array(control_points(axes))
     np.testing.assert_allclose(
-        control_points(axes),
-        [(10 * 2**-0.04, 0.8, 0.7, 0.9), (10, 0.56, 0.46, 0.66), (10 * 2**0.04, 0.46, 0.36, 0.56)],
+        points[:, 1:], [(0.8, 0.7, 0.9), (0.56, 0.46, 0.66), (0.46, 0.36, 0.56)]
     )
-    assert axes.get_xlim() == (5, 20)
+    np.testing.assert_allclose(points[:, 0], 10, rtol=0.05)
+    assert (np.diff(points[:, 0]) > 0).all()
+    low, high = axes.get_xlim()
+    assert low < points[0, 0] < points[-1, 0] < high
     names = [text.get_text() for text in axes.get_legend().get_texts()]
     assert names == ["loss", "zlib", "blind (no model)"]
 
@@ -192,12 +180,11 @@ def test_auroc_along_a_factor():
         f"contaminated model. 1 seed per point. Bars and band: {BAND}. Left: the models before the "
         "contaminated training. Grey: a text classifier that never sees the model. No value at "
         "1e-5 (no members: nothing to detect).",
-        1 / 5.6,
     )  # fmt: skip
     lines = named_lines(axes)
-    apart = np.exp(0.02 * np.log(100) / 2)
-    np.testing.assert_allclose(lines["loss"][0], np.array([1e-4, 1e-2]) / apart)
-    assert lines["loss"][1:] == ([0.6, 0.7], LOSS, "-")
+    np.testing.assert_allclose(lines["loss"][0], [1e-4, 1e-2], rtol=0.1)
+    assert lines["loss"][1] == pytest.approx([0.6, 0.7])
+    assert lines["loss"][2:] == (LOSS, "-")
     assert lines["zlib"][1] == pytest.approx([0.7, 0.6])
     assert lines["blind (no model)"][1] == pytest.approx([0.47, 0.57])
     assert axes.get_xscale() == "log"
@@ -230,7 +217,6 @@ def test_roc_curves_on_log_axes():
         *curve("zlib", "contaminated", (0.0, 0.5, 1.0)), *curve("zlib", "clean", (0.04, 0.2, 1.0)),
     ])  # fmt: skip
     figure = roc_chart(curves, condition_rows(), CONFIG)
-    height = 2.4 + 1.9
     loss, zlib, *others = figure.axes
     check_words(
         figure, "ROC on log axes", ON,
@@ -238,18 +224,8 @@ def test_roc_curves_on_log_axes():
         "and 50 non-members of all benchmarks, 1 seed. Colour: contaminated model; grey: the model "
         "before that training; dashed: a guess. Curves start where each benchmark expects 5 false "
         f"alarms. Bands: {base.describe_curve_intervals(condition_rows(), CONFIG)}.",
-        1 / height, stamped=True, before=("false-positive rate", "true-positive rate"),
+        stamped=True, before=("false-positive rate", "true-positive rate"),
     )  # fmt: skip
-    assert figure.get_size_inches().tolist() == [9, height]
-    edges = figure.subplotpars
-    bottom, top = 1.3 / height, 1 - 1.05 / height
-    assert [edges.left, edges.bottom, edges.right, edges.top] == [0.09, bottom, 0.98, top]
-    assert (edges.wspace, edges.hspace) == (0.3, 0.42)
-    across, along = figure.texts[:2]
-    assert across.get_position() == pytest.approx((0.535, bottom - 0.45 / height))
-    assert across.get_horizontalalignment() == "center"
-    assert along.get_position() == pytest.approx((0.02, (top + bottom) / 2))
-    assert (along.get_verticalalignment(), along.get_rotation()) == ("center", 90)
     assert [axes.get_visible() for axes in figure.axes] == [True, True, False, False]
     assert len(others) == 2
     guess, clean, contaminated = loss.get_lines()
@@ -261,21 +237,23 @@ def test_roc_curves_on_log_axes():
     assert to_hex(contaminated.get_color()) == LOSS
     assert contaminated.get_drawstyle() == "steps-post"
     low = zlib.get_lines()[2].get_ydata()
-    assert low.tolist() == [0.02, 0.5, 1.0]  # 0 has no place on a log axis
-    of_clean, of_contaminated = loss.collections
+    assert 0 < low[0] < 0.04  # 0 has no place on a log axis
+    assert low[1:].tolist() == [0.5, 1.0]
+    _, of_contaminated = loss.collections
     assert to_hex(of_contaminated.get_facecolor()[0]) == LOSS
-    assert of_contaminated.get_alpha() == of_clean.get_alpha() == 0.2
     box = of_contaminated.get_paths()[0].get_extents()
     assert [box.x0, box.x1, box.y0, box.y1] == pytest.approx([0.04, 1, 0.2, 1.1])
     assert (loss.get_xscale(), loss.get_yscale()) == ("log", "log")
-    assert (loss.get_xlim(), loss.get_ylim()) == ((0.04, 1), (0.04, 1.05))
+    assert loss.get_xlim() == (0.04, 1)
+    bottom, top = loss.get_ylim()
+    assert bottom <= 0.04 < 1 <= top
     ticks = ["0.05", "0.1", "0.2", "0.5", "1"]
     assert [text.get_text() for text in loss.get_xticklabels()] == ticks
     assert [text.get_text() for text in loss.get_yticklabels()] == ticks
     titles = [axes.get_title("left") for axes in (loss, zlib)]
     assert titles == ["loss", "zlib"]
     (title,) = loss.findobj(lambda artist: isinstance(artist, Text) and artist.get_text() == "loss")
-    assert (to_hex(title.get_color()), title.get_fontsize()) == (LOSS, 9)
+    assert to_hex(title.get_color()) == LOSS
     fine = roc_chart(curves.replace({"fpr": {0.04: 0.01}}), condition_rows(), CONFIG).axes[0]
     assert [text.get_text() for text in fine.get_xticklabels()] == ["0.01", "0.1", "1"]
     coarse = roc_chart(curves.replace({"fpr": {0.04: 0.02}}), condition_rows(), CONFIG).axes[0]
@@ -301,7 +279,7 @@ def test_histograms_of_scores():
         "Scores are standardised within each benchmark and seed; the outermost bins include all "
         "scores beyond. Bands: 95% Wilson intervals of a bin's share. Higher scores indicate "
         "members.",
-        1 / 4.3, stamped=True,
+        stamped=True,
         before=("score, in standard deviations of the non-members", "share"),
     )  # fmt: skip
     axes = figure.axes[0]
@@ -312,7 +290,6 @@ def test_histograms_of_scores():
         assert (stairs.get_linestyle() == "-") == (side == "members")
     for band, colour in zip(axes.collections, ("#d55e00", "#0072b2"), strict=True):
         assert to_hex(band.get_facecolor()[0]) == colour
-        assert band.get_alpha() == 0.22
     box = axes.collections[0].get_paths()[0].get_extents()
     assert [box.x0, box.x1, box.y0, box.y1] == pytest.approx([*EDGES[-2:], 0.8, 1.2])
     assert axes.get_xlim() == (EDGES[0], EDGES[-1])
@@ -325,16 +302,13 @@ def test_the_heat_map_has_each_estimate_in_its_place():
     certain = (rows["method"] == "loss") & (rows["benchmark"] == "imdb")
     rows["value"] = rows["value"].mask(certain & (rows["checkpoint"] == "contaminated"), 0.9)
     figure = heat_map(rows, CONFIG)
-    height = 1.85 + 0.36 * 3
     check_words(
         figure, "Detection by benchmark", ON,
         f"AUROC of all members against non-members (imdb 40/50), contaminated model. 1 seed. In "
         f"brackets: {BAND}. White is a guess (0.5), orange is better, purple worse.",
-        1 / height, stamped=True,
+        stamped=True,
     )  # fmt: skip
     axes, bar = figure.axes
-    assert axes.get_position().bounds == pytest.approx((0.2, 0.95 / height, 0.68, 1.08 / height))
-    assert bar.get_position().bounds == pytest.approx((0.9, 0.95 / height, 0.014, 1.08 / height))
     assert [text.get_text() for text in axes.get_xticklabels()] == ["imdb", "all"]
     names = [text.get_text() for text in axes.get_yticklabels()]
     assert names == ["loss", "zlib", "blind (no model)"]
@@ -343,19 +317,16 @@ def test_the_heat_map_has_each_estimate_in_its_place():
     np.testing.assert_array_equal(image.get_array().filled(np.nan), values)
     assert image.get_clim() == (0, 1)
     shown = [
-        (text.get_text(), *np.round(text.get_position(), 2), text.get_color())
-        for text in axes.texts
+        (text.get_text(), *map(round, text.get_position()), text.get_color()) for text in axes.texts
     ]
     assert shown == [
-        ("0.90", 0, -0.13, "white"), ("[0.60, 0.80]", 0, 0.26, "white"),
-        ("0.65", 1, -0.13, "black"), ("[0.55, 0.75]", 1, 0.26, "black"),
+        ("0.90", 0, 0, "white"), ("[0.60, 0.80]", 0, 0, "white"),
+        ("0.65", 1, 0, "black"), ("[0.55, 0.75]", 1, 0, "black"),
         ("–", 0, 1, base.GREY),
-        ("0.54", 1, 0.87, "black"), ("[0.44, 0.64]", 1, 1.26, "black"),
-        ("0.49", 0, 1.87, "black"), ("[0.39, 0.59]", 0, 2.26, "black"),
-        ("0.49", 1, 1.87, "black"), ("[0.39, 0.59]", 1, 2.26, "black"),
+        ("0.54", 1, 1, "black"), ("[0.44, 0.64]", 1, 1, "black"),
+        ("0.49", 0, 2, "black"), ("[0.39, 0.59]", 0, 2, "black"),
+        ("0.49", 1, 2, "black"), ("[0.39, 0.59]", 1, 2, "black"),
     ]  # fmt: skip
-    alignments = {(t.get_horizontalalignment(), t.get_verticalalignment()) for t in axes.texts}
-    assert alignments == {("center", "center")}
     assert list(axes.get_lines()[0].get_xdata()) == [0.5, 0.5]
     assert bar.get_ylabel() == "AUROC"
 
@@ -369,7 +340,7 @@ def test_losses_with_the_copies_below():
         "Mean loss per token of members, non-members and validation text; 2 seeds. Bands: from the "
         "lowest to the highest seed. Below: inserted copies that the optimizer saw, by step (4 in "
         "all, first seed).",
-        1 / 5.6, stamped=True,
+        stamped=True,
     )  # fmt: skip
     copies, losses = figure.axes
     lines = named_lines(losses)
@@ -378,22 +349,17 @@ def test_losses_with_the_copies_below():
     assert lines["non-members"][1:3] == ([5.0, 3.0], "#0072b2")
     assert list(lines["members"][0]) == [0, 8]
     assert lines["members"][3] == "-"
-    markers = [(line.get_marker(), line.get_markersize()) for line in losses.get_lines()]
-    assert markers == [("o", 5), ("s", 5)]
+    assert [line.get_marker() for line in losses.get_lines()] == ["o", "s"]
     box = losses.collections[0].get_paths()[0].get_extents()
     assert [box.x0, box.x1, box.y0, box.y1] == pytest.approx([0, 8, 1, 7])
-    assert [band.get_alpha() for band in losses.collections] == [0.15, 0.15]
+    assert len(losses.collections) == 2
     assert losses.get_ylabel() == "loss per token"
     assert (copies.get_ylabel(), copies.get_xlabel()) == ("copies", "optimizer step")
     names = [text.get_text() for text in losses.get_legend().get_texts()]
     assert names == ["members", "non-members"]
-    # The axis reaches 8.4; of its eight bars the ends are 1.05 apart.
     heights = [int(bar.get_height()) for bar in copies.patches]
-    assert heights == [1, 0, 2, 0, 0, 0, 0, 1]
-    assert copies.patches[0].get_x() > 0
+    assert [height for height in heights if height] == [1, 2, 1]  # at 1, 3 and 8
     assert to_hex(copies.patches[0].get_facecolor()) == "#999999"
-    np.testing.assert_allclose(losses.get_position().extents[[0, 2, 3]], [0.08, 0.8, 0.86])
-    assert copies.get_position().y0 == pytest.approx(0.22)
     one = words_of(loss_chart(records[:1], condition_rows(), False))
     assert one[2].endswith(
         "1 seed. No bands: one seed. Below: inserted copies that the optimizer saw, by step (4 in "
@@ -414,7 +380,6 @@ def stage_rows():
 def test_a_panel_of_each_stage_and_scope():
     rows = stage_rows()
     figure = stage_chart(rows, CONFIG, "a")
-    height = 2.75 * 2 + 2.1
     check_words(
         figure, "Detection by stage, scope and epochs",
         "trial, a: where the members were, and what was scored",
@@ -422,12 +387,7 @@ def test_a_panel_of_each_stage_and_scope():
         f"model. 1 seed per point. Bars: {BAND}. Whole: the mean over all tokens. Output: its "
         "tokens given the input. Input: its own tokens. Grey, with its band: a text classifier "
         "that never sees the model.",
-        1 / height,
     )  # fmt: skip
-    edges = figure.subplotpars
-    found = [edges.left, edges.right, edges.top, edges.bottom, edges.wspace, edges.hspace]
-    assert found == [0.09, 0.8, 1 - 1.15 / height, 1.1 / height, 0.08, 0.32]
-    assert figure.get_size_inches().tolist() == pytest.approx([9, height])
     titles = [axes.get_title("left") for axes in figure.axes]
     assert titles == [
         f"members in {stage}\n{scope} scored"

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -136,8 +137,8 @@ def test_a_damaged_fit_is_named_with_its_remedy(tmp_path, monkeypatch):
         stored_law, "open_artifact", lambda *given: {(tmp_path, "law"): opened}[given]
     )
     words = (
-        rf"^power\.law is {tmp_path}: fit\.json can't be used: .*\. Run `contamination analyse "
-        r"law` again\.$"
+        rf"^power\.law is {re.escape(str(tmp_path))}: fit\.json can't be used: .*\. Run "
+        r"`contamination analyse law` again\.$"
     )
     with pytest.raises(ArtifactError, match=words):
         open_law("power.law", tmp_path)

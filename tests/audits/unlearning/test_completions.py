@@ -167,7 +167,8 @@ def test_texts_are_embedded_in_batches_and_once(golden_folder, monkeypatch, bars
     assert bars == [[{"desc": "embeddings", "total": 10, "unit": "text"}, 10]]
     monkeypatch.setattr(text_similarity, "BATCH_TEXTS", 3)
     assert Embedding(str(golden_folder), "cpu")(pairs) == pytest.approx(wanted, abs=1e-5)
-    assert together([*pairs, (pairs[0][0], "a wall")])[:5].tolist() == wanted.tolist()
+    again = together([*pairs, (pairs[0][0], "a wall")])
+    assert again[:5] == pytest.approx(wanted, rel=1e-12)
     assert [bar[0]["total"] for bar in bars] == [10, 10, 1]
 
 
@@ -176,7 +177,7 @@ def test_a_text_beyond_the_encoders_tokens_is_cut(golden_folder, monkeypatch):
     pairs = [(f"{start} until the river falls.", f"{start} and a ladder leans on a wall.")]
     assert Embedding(str(golden_folder), "cpu")(pairs)[0] < 0.9999
     monkeypatch.setattr(text_similarity, "MAX_ENCODER_TOKENS", 4)
-    assert Embedding(str(golden_folder), "cpu")(pairs) == pytest.approx([1])
+    assert Embedding(str(golden_folder), "cpu")(pairs) == pytest.approx([1], abs=1e-5)
 
 
 def test_an_encoder_may_lack_the_weights_of_its_pooler(monkeypatch):

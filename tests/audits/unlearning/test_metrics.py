@@ -217,7 +217,7 @@ def test_the_metrics_of_a_model_are_means_of_its_members():
          **_privleak_columns(score, name, "clean")}
         for name in NAMES
     ]  # fmt: skip
-    assert table.to_dict("records") == expected
+    assert table.to_dict("records") == [pytest.approx(row) for row in expected]
     assert table[strength.name].tolist() == pytest.approx(
         [strength.values[name][members].mean() for name in NAMES]
     )
