@@ -144,6 +144,7 @@ def online(monkeypatch):
     """The hub's host name has an address, and no proxy is set; the look-ups are kept."""
     looked_up = []
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "https://huggingface.co")
     monkeypatch.setattr("socket.getaddrinfo", lambda *address: looked_up.append(address))
     monkeypatch.setattr("contamination.core.hub.getproxies", dict)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)

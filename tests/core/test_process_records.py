@@ -1,6 +1,7 @@
 """Progress and failures that processes record for their launcher."""
 
 import traceback
+from types import SimpleNamespace
 
 import pytest
 
@@ -53,7 +54,8 @@ def test_nothing_is_left_where_nobody_looks(tmp_path):
 def seconds(monkeypatch):
     """The times of records, one after another, on a host of a name."""
     times = [20.5, 10.5, 30.5, 40.5]
-    monkeypatch.setattr(process_records.time, "time", lambda: times.pop(0))
+    clock = SimpleNamespace(time=lambda: times.pop(0))  # other modules keep theirs
+    monkeypatch.setattr(process_records, "time", clock)
     monkeypatch.setattr(process_records.socket, "gethostname", lambda: "node-7")
     monkeypatch.delenv("RANK", raising=False)
 

@@ -152,7 +152,8 @@ def work():
 """
     status, _, error = run(code + CALL)
     assert status == 0
-    assert error.startswith("Exception ignored in: <function Held.__del__")
+    assert error.startswith("Exception ignored ")  # the words that follow are those of a version
+    assert "<function Held.__del__" in error
     assert error.endswith("ValueError: dropped\n")
 
 
@@ -229,9 +230,10 @@ work = replacing
     ("second", "again_seconds"), [("SIGTERM", 0), ("SIGINT", 5)], ids=["SIGTERM", "too soon"]
 )
 def test_deferred_work_survives_a_second_signal_that_asks_no_more(second, again_seconds):
-    code = f"stopping.AGAIN_SECONDS = {again_seconds}\n" + DEFERRED.replace("SAVING", "0.6")
-    again = f"threading.Timer(0.3, os.kill, (os.getpid(), signal.{second})).start()\n"
-    assert run(code + again + CALL, signal.SIGINT) == (
+    again = f"time.sleep(0.1); signal.raise_signal(signal.{second}); time.sleep(0.1)"
+    code = DEFERRED.replace("time.sleep(SAVING)", again)
+    code = f"stopping.AGAIN_SECONDS = {again_seconds}\n" + code
+    assert run(code + CALL, signal.SIGINT) == (
         130, "saved\n", "stopped: SIGINT was received at step 3 of 9.\n"
     )  # fmt: skip
 

@@ -371,6 +371,8 @@ def test_a_result_is_stored_after_its_files_and_is_used_while_they_are_whole(tmp
     assert run_unless_stored(result_file, [file], unmade) == {"rows": 3}
     file.write_text("abd")
     assert run_unless_stored(result_file, [file], make) == {"rows": 3}
+    assert file.read_text() == "abc"
+    file.write_text("abd")
     result_file.write_text("{")
     assert StoredTask(tmp_path).result(0) is None
     assert run_unless_stored(result_file, [file], make) == {"rows": 3}

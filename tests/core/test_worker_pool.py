@@ -114,12 +114,12 @@ def begin(pool, calls):
     """Submits the calls, the first of which then runs."""
     assert pool.submit(os.getpid).result() != os.getpid()
     jobs = [pool.submit(*call) for call in calls]
-    while not jobs[0].running():
+    while not (jobs[0].running() or jobs[0].done()):
         time.sleep(0.01)
     return jobs
 
 
-WORK = [(time.sleep, 0.2)] * 6
+WORK = [(time.sleep, 0.2)] * 60  # more than end before the pool does
 ENDLESS = [(time.sleep, 30)] * 6
 
 

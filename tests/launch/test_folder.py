@@ -812,7 +812,6 @@ def test_the_changes_of_a_snapshot_are_gits(tmp_path, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setenv("PATH", "/nowhere")
     assert snapshot._read_changes() == ""
-    monkeypatch.setattr(snapshot, "HOME", tmp_path)
     monkeypatch.undo()
     monkeypatch.setattr(snapshot, "HOME", tmp_path)  # no checkout
     assert snapshot._read_changes() == ""

@@ -394,7 +394,7 @@ from: {folder} (SHA-256 {short}…)
   config.yaml      34     absolute paths shortened
   report.html      173    absolute paths shortened
   report.md        41     absolute paths shortened
-  results.parquet  {table}    absolute paths shortened
+  results.parquet  {table}  absolute paths shortened
   README.md        {card}  written for the upload
   manifest.json    {manifest}  of the files as uploaded
 left out: examples/x.html (it quotes texts; texts=true uploads it)
@@ -457,8 +457,8 @@ def test_what_is_uploaded_and_the_card_are_written_out(report):
     assert sent.left_out == {"examples/x.html": "it quotes texts; texts=true uploads it"}
     size = {file.name: file.size for file in sent.files}
     listing = UPLOADED.format(
-        folder=report, short=original["digest"][:12], table=size["results.parquet"],
-        card=f"{size['README.md']:,}", manifest=f"{size['manifest.json']:,}",
+        folder=report, short=original["digest"][:12], table=f"{size['results.parquet']:<5,}",
+        card=f"{size['README.md']:<5,}", manifest=f"{size['manifest.json']:<5,}",
     )  # fmt: skip
     card = CARD.format(name=report.name, input="1" * 64, **original)
     assert said == listing + card

@@ -328,6 +328,8 @@ def test_a_job_out_of_time_lets_its_command_save_first(spool, monkeypatch):
         job.checkpoint(command)  # it has ended, and been waited for
     finally:
         slurm.Job.child = None
+        child.kill()
+        child.wait()
 
 
 def test_squeue_that_can_not_answer_is_an_error(launch, spool, monkeypatch):
