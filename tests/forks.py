@@ -21,8 +21,10 @@ def in_fork(function):
             words = function()
         except BaseException as error:
             words = type(error).__name__
-        os.write(sending, words.encode())
-        os._exit(0)
+        try:
+            os.write(sending, words.encode())
+        finally:
+            os._exit(0)
     os.close(sending)
     with os.fdopen(receiving) as stream:
         words = stream.read()

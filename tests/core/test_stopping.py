@@ -247,7 +247,7 @@ def work():
         stopping.call_before_exit(lambda error: 1 / 0),
         stopping.call_before_exit(lambda error: print(error, error.status, flush=True)),
     ):
-        threading.Timer(0.3, ready).start()
+        threading.Timer(0.8, ready).start()
         hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)
 """
     message = f"SIGINT was received. {RESUME}"
