@@ -78,8 +78,8 @@ def _cut(name: str) -> str:
 
 def describe_error(error: Exception) -> str:
     """Returns a library's error in one line, with its class if the message is a single word."""
-    message = " ".join(str(error).split())
-    return message if " " in message else f"{type(error).__name__}: {message}"
+    name, message = type(error).__name__, " ".join(str(error).split())
+    return message if " " in message else f"{name}: {message}".removesuffix(": ")
 
 
 def require(condition: bool, field: str, value: object, remedy: str) -> None:

@@ -23,7 +23,7 @@ from contamination.detection.baselines.blind import blind_auroc_warning
 ALPHA = 0.05
 """The false discovery rate."""
 ROUNDING = 1 + 1e-9
-"""The tolerance of comparisons with ALPHA: 13 · (1 / 260) differs from 0.05 in its last bit."""
+"""The tolerance of comparisons with ALPHA: 7 · (1 / 140) differs from 0.05 in its last bit."""
 MAX_TITLES = 5
 """The maximum number of titles in a sentence."""
 

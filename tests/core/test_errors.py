@@ -39,7 +39,7 @@ def test_an_unknown_name_is_told_with_similar_and_known_ones(name, known, max_li
     [
         (ValueError("two \n words"), "two words"),
         (KeyError("word"), "KeyError: 'word'"),
-        (OSError(), "OSError: "),
+        (OSError(), "OSError"),
     ],
 )
 def test_a_librarys_error_is_one_line(error, text):
