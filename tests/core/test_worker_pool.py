@@ -142,7 +142,8 @@ def test_a_shutdown_finishes_all_calls_unless_they_are_cancelled():
 
 def check_all_ended(jobs, began):
     assert isinstance(jobs[0].exception(0), BrokenProcessPool)
-    assert jobs[-1].cancelled()
+    # The pool's thread sees first that it is shut down or that its process has ended.
+    assert jobs[-1].cancelled() or isinstance(jobs[-1].exception(0), BrokenProcessPool)
     assert not multiprocessing.active_children()
     assert time.monotonic() - began < 20  # the work takes 30
 
