@@ -12,6 +12,8 @@ from contamination.audits.reference_attack.variances import estimate_variances
 def lira_online(phi: Floats, inside: Flags, outside: Flags, variances: str) -> Floats:
     """Returns Λ = log N(φ; μ_in, σ²_in) − log N(φ; μ_out, σ²_out), shape (K, N).
 
+    It is 0 for an example that no other cell has at the dose or not at all: it has no reference.
+
     Args:
         phi: the statistic, shape (K, N).
         inside: which cells saw which example, shape (K, N).
@@ -23,7 +25,9 @@ def lira_online(phi: Floats, inside: Flags, outside: Flags, variances: str) -> F
     log_in, log_out = (
         -0.5 * (np.log(side.variance) + (phi - side.mean) ** 2 / side.variance) for side in sides
     )
-    return log_in - log_out
+    is_reference = inside | outside
+    has_reference = is_reference.sum(axis=0) > is_reference  # without the target
+    return np.where(has_reference, log_in - log_out, 0.0)
 
 
 def lira_offline(phi: Floats, outside: Flags, variances: str) -> Floats:

@@ -239,6 +239,15 @@ def test_offline_lira_has_the_mean_of_all_references_where_a_text_has_none(cells
         assert found[target, 0] == pytest.approx(z, rel=1e-4, abs=1e-4)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_lira_is_0_for_an_example_without_a_reference(cells, kind):
+    phi, member = cells
+    inside, outside = member.copy(), ~member
+    inside[:, 0] = outside[:, 0] = False  # the other cells have it at another dose
+    inside[2, 0] = True  # the target itself is no reference
+    assert (lira_online(phi, inside, outside, kind)[:3, 0] != 0).tolist() == [True, True, False]
+
+
 def test_offline_lira_with_a_single_reference_has_the_least_variance():
     phi = np.array([[1.0, 2.0], [3.0, 5.0], [0.0, 0.0]])
     outside = np.array([[1, 0], [0, 0], [0, 0]], bool)
