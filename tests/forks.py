@@ -49,11 +49,11 @@ def run_in_fork(function, *words, cwd=None, **environment):
             signal.alarm(SECONDS)
             os._exit(_run_command(function, words, cwd, environment, (out, err)))
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        said = []
+        outputs = []
         for file in (out, err):
             file.seek(0)
-            said.append(file.read().decode())
-    return subprocess.CompletedProcess(words, status, *said)
+            outputs.append(file.read().decode())
+    return subprocess.CompletedProcess(words, status, *outputs)
 
 
 def _run_command(function, words, cwd, environment, files):

@@ -163,7 +163,7 @@ def raising(error):
     return run
 
 
-def kill(number):
+def killing(number):
     return lambda config=None: os.kill(os.getpid(), number)
 
 
@@ -171,26 +171,27 @@ STOPPED = "was received. Finished work is kept: run the same command again to re
 
 
 @pytest.mark.parametrize(
-    ("run", "status", "said"),
+    ("run", "status", "message"),
     [
         (lambda config=None: None, 0, ""),
         (raising(ConfigError("seed is 1\x1b: give 2.")), 2, "error: seed is 1\\x1b: give 2.\n"),
         (raising(ServerError("it is busy.")), 2, "error: it is busy.\n"),
-        (kill(signal.SIGINT), 130, f"stopped: SIGINT {STOPPED}\n"),
-        (kill(signal.SIGTERM), 143, f"stopped: SIGTERM {STOPPED}\n"),
+        (killing(signal.SIGINT), 130, f"stopped: SIGINT {STOPPED}\n"),
+        (killing(signal.SIGTERM), 143, f"stopped: SIGTERM {STOPPED}\n"),
     ],
 )
-def test_in_a_fork_each_end_has_its_status_and_its_message(run, status, said):
+def test_in_a_fork_each_end_has_its_status_and_its_message(run, status, message):
     for command in (lambda: run_hydra_command("thresholds", run), lambda: run_tool(run)):
-        done = run_in_fork(command, "thresholds")
-        assert (done.returncode, done.stdout, done.stderr) == (status, "", said)
+        process = run_in_fork(command, "thresholds")
+        assert (process.returncode, process.stdout, process.stderr) == (status, "", message)
 
 
 def test_the_status_of_a_tool_is_its_own():
     assert run_tool(lambda: 7) == 7
-    done = run_in_fork(lambda: run_hydra_command("thresholds", raising(KeyError())), "thresholds")
-    assert done.returncode == 1
-    assert done.stderr.endswith("KeyError\n")
+    run = raising(KeyError())
+    process = run_in_fork(lambda: run_hydra_command("thresholds", run), "thresholds")
+    assert process.returncode == 1
+    assert process.stderr.endswith("KeyError\n")
 
 
 def test_an_error_is_labelled_as_an_error_or_a_stop(capsys):
@@ -214,7 +215,7 @@ def test_overrides_from_python_are_strings():
         compose_stage("thresholds", ["seed=1", 7], object)
 
 
-LIBRARIES = {
+QUIET_VARIABLES = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
     "TOKENIZERS_PARALLELISM": "true",
@@ -225,23 +226,23 @@ LIBRARIES = {
 
 def test_libraries_are_quiet_unless_the_environment_says_otherwise(monkeypatch):
     loggers = ("DeepSpeed", "httpx", "matplotlib", "numexpr", "transformers")
-    for name in LIBRARIES:
+    for name in QUIET_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     for name in loggers:
         monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as shown_warnings:
         warnings.simplefilter("always")
         quiet_libraries()
         for module in ("torch.nn", "transformers.models", "deepspeed.ops", "own"):
             warnings.warn_explicit("loud", UserWarning, "a.py", 1, module=module)
         warnings.warn("Glyph 1 missing from font(s) A.", stacklevel=1)
-    assert len(seen) == 1
-    assert {name: os.environ[name] for name in LIBRARIES} == LIBRARIES
+    assert len(shown_warnings) == 1
+    assert {name: os.environ[name] for name in QUIET_VARIABLES} == QUIET_VARIABLES
     assert {logging.getLogger(name).level for name in loggers} == {logging.ERROR}
-    for name in LIBRARIES:
+    for name in QUIET_VARIABLES:
         monkeypatch.setenv(name, "own")
     quiet_libraries()
-    assert {os.environ[name] for name in LIBRARIES} == {"own"}
+    assert {os.environ[name] for name in QUIET_VARIABLES} == {"own"}
 
 
 def print_around_discarded():
@@ -255,5 +256,5 @@ def print_around_discarded():
 
 
 def test_discarded_output_is_also_that_of_subprocesses():
-    done = run_in_fork(print_around_discarded)
-    assert (done.stdout, done.stderr) == ("before\nafter\n", "said\n")
+    process = run_in_fork(print_around_discarded)
+    assert (process.stdout, process.stderr) == ("before\nafter\n", "said\n")

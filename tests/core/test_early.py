@@ -189,9 +189,9 @@ def test_a_command_takes_the_place_of_the_process_that_ends_with_its_parent(monk
         print([file, words, signal.Signals(number.value).name, is_named])
 
     monkeypatch.setattr(os, "execvp", execvp)
-    done = run_in_fork(run_command_from_argv, "parent_process", str(os.getpid()), *call)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{[call[0], call, 'SIGTERM', True]}\n"
+    process = run_in_fork(run_command_from_argv, "parent_process", str(os.getpid()), *call)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout == f"{[call[0], call, 'SIGTERM', True]}\n"
 
 
 @LINUX
@@ -206,10 +206,10 @@ def test_torchrun_runs_in_this_process_and_ends_as_its_signal_says(monkeypatch, 
     monkeypatch.setattr("torch.distributed.run.main", main)
     words = ["--nproc-per-node", "2", "train.py"]
     call = [str(os.getpid()), sys.executable, "-m", TORCHRUN_MODULE, *words]
-    done = run_in_fork(run_command_from_argv, "parent_process", *call)
+    process = run_in_fork(run_command_from_argv, "parent_process", *call)
     status = 128 + number if number else 0
-    assert (done.returncode, done.stderr) == (status, "")
-    assert done.stdout == f"{words} True True\n"
+    assert (process.returncode, process.stderr) == (status, "")
+    assert process.stdout == f"{words} True True\n"
 
 
 MESSAGE = "stopped: {} was received. Run the same command again to resume.\n"
@@ -229,9 +229,9 @@ def test_a_process_with_nothing_to_save_exits_at_once(monkeypatch, number, rank,
     if rank is not None:
         monkeypatch.setenv("RANK", rank)
     monkeypatch.setattr(sys, "orig_argv", ["python", *words])
-    done = run_in_fork(lambda: process_startup._exit_at_once(number, None))
-    assert (done.returncode, done.stdout) == (128 + number, "")
-    assert done.stderr == MESSAGE.format(number.name) * is_told
+    process = run_in_fork(lambda: process_startup._exit_at_once(number, None))
+    assert (process.returncode, process.stdout) == (128 + number, "")
+    assert process.stderr == MESSAGE.format(number.name) * is_told
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_a_package_may_be_run_under_its_folders_name(tmp_path, monkeypatch):
     )
     (folder / "__main__.py").write_text("print('run')")
     monkeypatch.syspath_prepend(str(tmp_path))
-    done = run_in_fork(lambda: runpy.run_module("runnable", run_name="__main__") and 0)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "run\n", "")
+    process = run_in_fork(lambda: runpy.run_module("runnable", run_name="__main__") and 0)
+    assert (process.returncode, process.stdout, process.stderr) == (0, "run\n", "")
     with pytest.raises(ImportError, match="runnable is imported by the name of its folder"):
         import_module("runnable")

@@ -34,22 +34,22 @@ def test_any_other_text_is_refused(text):
 def test_a_temporary_path_has_the_name_the_host_and_the_process(tmp_path):
     ending = f".{socket.gethostname()}.{os.getpid()}.unfinished"
     assert temporary_path(tmp_path / "a.txt") == tmp_path / f".a.txt{ending}"
-    longest = "\u00e4" * ((254 - len(ending)) // 2) + "a" * ((254 - len(ending)) % 2)
-    assert temporary_path(tmp_path / longest) == tmp_path / f".{longest}{ending}"
-    longer = f"{longest}a"
-    digest = hashlib.sha256(longer.encode()).hexdigest()
-    assert temporary_path(tmp_path / longer) == tmp_path / f".{digest}{ending}"
+    longest_name = "\u00e4" * ((254 - len(ending)) // 2) + "a" * ((254 - len(ending)) % 2)
+    assert temporary_path(tmp_path / longest_name) == tmp_path / f".{longest_name}{ending}"
+    too_long_name = f"{longest_name}a"
+    digest = hashlib.sha256(too_long_name.encode()).hexdigest()
+    assert temporary_path(tmp_path / too_long_name) == tmp_path / f".{digest}{ending}"
 
 
 def test_a_text_is_written_whole_and_nothing_else_is_left(tmp_path):
     path = tmp_path / "a.json"
     path.write_text("an older and longer text")
-    before = file_state(path)
+    state_before = file_state(path)
     write_text_atomically(path, WHOLE)
     assert path.read_text() == WHOLE
     assert [*tmp_path.iterdir()] == [path]
     assert read_verified_json(path) == {"a": 1, "b": ["ü"]}
     status = path.stat()
     state = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
-    assert file_state(path) == state != before
+    assert file_state(path) == state != state_before
     assert file_state(tmp_path / "missing") is None

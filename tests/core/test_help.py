@@ -181,7 +181,7 @@ TOOL = CommandDoc(
     name="status", module="", purpose="Lists jobs.", example="FOLDER", docs="docs/launch.md",
     group="Audit", words={"FOLDER": f"the folder {'of all ' * 11}jobs", "N": "how many"},
 )  # fmt: skip
-OWN = {command.name: command for command in (PARENT, NESTED, FRESH, TOOL)}
+SMALL_COMMANDS = {command.name: command for command in (PARENT, NESTED, FRESH, TOOL)}
 NESTED_SCREEN = """\
 Tests whole whole whole whole whole whole whole whole whole whole whole books.
 
@@ -247,10 +247,10 @@ docs/fields.md."""
 
 
 @pytest.fixture
-def own_commands(monkeypatch):
+def small_commands(monkeypatch):
     """Three small commands in the place of the project's."""
     for module in ("commands", "help"):
-        monkeypatch.setattr(f"contamination.core.{module}.read_commands", lambda: OWN)
+        monkeypatch.setattr(f"contamination.core.{module}.read_commands", lambda: SMALL_COMMANDS)
     monkeypatch.setattr("contamination.core.help.describe_field", lambda _, name: FIELDS[name])
 
 
@@ -259,15 +259,15 @@ def own_commands(monkeypatch):
     [(NESTED, NESTED_SCREEN), (PARENT, PARENT_SCREEN), (TOOL, TOOL_SCREEN)],
     ids=["fields", "sub-commands", "words"],
 )
-def test_a_screen_as_a_whole(own_commands, command, screen):
+def test_a_screen_as_a_whole(small_commands, command, screen):
     assert render_command(command).split("\n") == screen.split("\n")
 
 
-def test_the_overview_as_a_whole(own_commands):
+def test_the_overview_as_a_whole(small_commands):
     assert render_overview().split("\n") == OVERVIEW.split("\n")
 
 
-def test_only_the_pipeline_sweeps(own_commands):
+def test_only_the_pipeline_sweeps(small_commands):
     pipeline = dataclasses.replace(PARENT, name="pipeline", module="launch", config="pipeline")
     usage = "Usage:    contamination pipeline [-m] [field=value ...]"
     assert render_command(pipeline).split("\n")[2] == usage
@@ -280,7 +280,7 @@ UNKNOWN = (
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "printed", "said"),
+    ("words", "status", "printed", "error"),
     [
         (["--help"], 0, PARENT_SCREEN, ""),
         (["seed=1", "-h"], 0, PARENT_SCREEN, ""),
@@ -294,14 +294,14 @@ UNKNOWN = (
     ],
 )
 def test_what_a_command_answers_before_it_runs(
-    own_commands, monkeypatch, capsys, words, status, printed, said
+    small_commands, monkeypatch, capsys, words, status, printed, error
 ):
     monkeypatch.setattr(sys, "argv", ["contamination", *words])
     assert print_help_or_error("audits") == status
     outputs = capsys.readouterr()
-    assert (outputs.out.removesuffix("\n"), outputs.err) == (printed, said)
+    assert (outputs.out.removesuffix("\n"), outputs.err) == (printed, error)
 
 
-def test_a_usage_error_is_the_screen(own_commands, capsys):
+def test_a_usage_error_is_the_screen(small_commands, capsys):
     assert print_usage_error("audits books") == 2
     assert capsys.readouterr() == ("", f"{NESTED_SCREEN}\n")

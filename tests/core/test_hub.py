@@ -158,16 +158,16 @@ def online(monkeypatch):
 @pytest.fixture
 def downloads(online, monkeypatch):
     """What the client of the hub is asked for; an error that is set is raised instead."""
-    asked_for = SimpleNamespace(calls=[], error=None)
+    client = SimpleNamespace(calls=[], error=None)
 
     def snapshot_download(name, **options):
-        asked_for.calls.append((name, options))
-        if asked_for.error:
-            raise asked_for.error
+        client.calls.append((name, options))
+        if client.error:
+            raise client.error
         return f"/cache/{options.get('revision') or '1234'}"
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot_download)
-    return asked_for
+    return client
 
 
 def test_the_files_of_a_repository_are_asked_for_by_kind_and_revision(downloads, online):

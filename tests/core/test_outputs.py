@@ -118,8 +118,8 @@ def test_after_its_reader_has_gone_an_output_takes_all_that_is_printed(monkeypat
 def test_a_full_disk_is_an_error_once_and_names_the_output(number, name):
     def print_twice():
         full = os.open("/dev/full", os.O_WRONLY)
-        for taken in (1, 2):
-            os.dup2(full, taken)
+        for descriptor in (1, 2):
+            os.dup2(full, descriptor)
         sys.stdout = os.fdopen(full if number is None else 1, "w", closefd=False)
         sys.stderr = os.fdopen(2, "w", closefd=False)
         make_output_unbreakable()

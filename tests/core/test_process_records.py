@@ -73,15 +73,16 @@ def test_a_failure_is_recorded_as_a_whole(folder, seconds, monkeypatch):
     assert not process_records.record_failure(StoppedError("stopped", 130))
     monkeypatch.setenv("RANK", "2")
     assert not process_records.record_failure(KeyError("another"))  # one was said
-    first, second, third = process_records.read_failures(folder)
-    assert first == Failure(1, "node-7", 10.5, "StoppedError", 130, "stopped", "")
-    assert second == Failure(0, "node-7", 20.5, "ValueError", 1, "boom", trace)
-    assert (third.rank, third.kind, third.message, third.status) == (2, "KeyError", "'another'", 1)
-    assert [failure.stopped for failure in (first, second, third)] == [True, False, False]
+    stop, error, later_error = process_records.read_failures(folder)
+    assert stop == Failure(1, "node-7", 10.5, "StoppedError", 130, "stopped", "")
+    assert error == Failure(0, "node-7", 20.5, "ValueError", 1, "boom", trace)
+    assert (later_error.rank, later_error.kind) == (2, "KeyError")
+    assert (later_error.message, later_error.status) == ("'another'", 1)
+    assert [failure.stopped for failure in (stop, error, later_error)] == [True, False, False]
     names = ["rank-0.json", "rank-1.json", "rank-2.json", "said"]
     assert sorted(path.name for path in (folder / "failed").iterdir()) == names
     (folder / "failed" / "rank-1.json").write_text("{")
-    assert process_records.read_failures(folder) == [second, third]
+    assert process_records.read_failures(folder) == [error, later_error]
 
 
 def test_where_a_failure_can_not_be_recorded_it_is_said(tmp_path, folder):

@@ -205,18 +205,18 @@ def test_a_table_is_markdown_where_there_is_no_terminal(monkeypatch):
 
 def test_tables_of_the_same_name_share_their_files(tmp_path):
     folder = tmp_path / "tables"
-    other = dataclasses.replace(FITTED, title="Others", data=DATA.assign(cell="b"))
+    second_table = dataclasses.replace(FITTED, title="Others", data=DATA.assign(cell="b"))
     alone = dataclasses.replace(FITTED, name="alone")
     for _ in range(2):  # the files of an earlier run are replaced
-        paths = write_tables(folder, {"": [FITTED, alone], "cell_b": [other]})
+        paths = write_tables(folder, {"": [FITTED, alone], "cell_b": [second_table]})
     names = [f"{name}.{suffix}" for name in ("t", "alone") for suffix in ("md", "csv", "tex")]
     assert paths == [folder / name for name in names]
     assert sorted(folder.iterdir()) == sorted(paths)
-    first = f"Sizes & &lt;b>\n\n{MARKDOWN}\n"
-    assert paths[0].read_text() == f"{first}\n## cell_b\n\nOthers\n\n{MARKDOWN}\n"
+    first_markdown = f"Sizes & &lt;b>\n\n{MARKDOWN}\n"
+    assert paths[0].read_text() == f"{first_markdown}\n## cell_b\n\nOthers\n\n{MARKDOWN}\n"
     assert paths[1].read_text() == '"cell","value"\n"a",0.125\n"b",0.125\n'
-    assert paths[2].read_text() == f"{FITTED.latex()}\n\n{other.latex('cell_b')}\n"
-    assert paths[3].read_text() == first
+    assert paths[2].read_text() == f"{FITTED.latex()}\n\n{second_table.latex('cell_b')}\n"
+    assert paths[3].read_text() == first_markdown
 
 
 def test_an_estimate_has_its_interval_or_says_what_it_needs():
@@ -253,12 +253,12 @@ def test_a_chart_of_a_page_has_the_pages_colours():
 
 
 def test_the_files_of_a_chart_are_the_same_every_time(tmp_path):
-    drawn = chart()
+    saved_chart = chart()
     paths = [tmp_path / name for name in ("a.svg", "b.svg", "a.pdf", "b.pdf")]
     for path in paths:
-        drawn.save(path)
-    svg, again, pdf, pdf_again = (path.read_bytes() for path in paths)
-    assert (svg, pdf) == (again, pdf_again)
+        saved_chart.save(path)
+    svg, second_svg, pdf, second_pdf = (path.read_bytes() for path in paths)
+    assert (svg, pdf) == (second_svg, second_pdf)
     text = svg.decode()
     assert text.startswith(LABELLED)
     assert text.endswith("</svg>\n")
@@ -334,7 +334,7 @@ def test_a_page_has_the_parts_of_its_document(content):
     parts = [
         "<title>A *title*</title>", read_report_file(), read_report_file("document.css"),
         "<strong>Yes</strong>, _it_ is.", "Few items.", "Read it.", "The curve", 'id="chart-curve"',
-        'id="chart-curve-2"', "What *it* shows.", "What this can't prove".replace("'", "&#39;"),
+        'id="chart-curve-2"', "What *it* shows.", "What this can&#39;t prove",
         "No *proof*.", "What it is based on", "<dt>Seeds</dt><dd>_3_</dd>",
     ]  # fmt: skip
     assert [part for part in parts if part not in page] == []
@@ -342,8 +342,8 @@ def test_a_page_has_the_parts_of_its_document(content):
 
 
 def test_data_of_a_page_can_not_end_its_script():
-    written = json_for_script({"a": ["</script>&\u2028", 1.5, None]})
-    assert written == '{"a":["\\u003c/script\\u003e\\u0026\\u2028",1.5,null]}'
+    script = json_for_script({"a": ["</script>&\u2028", 1.5, None]})
+    assert script == '{"a":["\\u003c/script\\u003e\\u0026\\u2028",1.5,null]}'
 
 
 @pytest.mark.parametrize(

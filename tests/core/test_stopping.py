@@ -91,22 +91,22 @@ def run(code, *numbers):
     sys.stdout.flush()
     sys.stderr.flush()
     receiving, sending = os.pipe()
-    with TemporaryFile() as err:
+    with TemporaryFile() as errors:
         child = os.fork()
         if not child:
             signal.alarm(SECONDS)
-            os._exit(run_in_child(code, sending, err.fileno()))
+            os._exit(run_in_child(code, sending, errors.fileno()))
         os.close(sending)
         try:
-            with os.fdopen(receiving) as out:
-                assert out.readline() == "ready\n"
+            with os.fdopen(receiving) as output:
+                assert output.readline() == "ready\n"
                 for number in numbers:
                     os.kill(child, number)
-                printed = out.read()
+                printed = output.read()
         finally:
             status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        err.seek(0)
-        return status, printed, err.read().decode()
+        errors.seek(0)
+        return status, printed, errors.read().decode()
 
 
 def run_in_child(code, *files):
@@ -227,11 +227,11 @@ work = replacing
 
 
 @pytest.mark.parametrize(
-    ("second", "again_seconds"), [("SIGTERM", 0), ("SIGINT", 5)], ids=["SIGTERM", "too soon"]
+    ("second_signal", "again_seconds"), [("SIGTERM", 0), ("SIGINT", 5)], ids=["SIGTERM", "too soon"]
 )
-def test_deferred_work_survives_a_second_signal_that_asks_no_more(second, again_seconds):
-    again = f"time.sleep(0.1); signal.raise_signal(signal.{second}); time.sleep(0.1)"
-    code = DEFERRED.replace("time.sleep(SAVING)", again)
+def test_deferred_work_survives_a_second_signal_that_asks_no_more(second_signal, again_seconds):
+    saving = f"time.sleep(0.1); signal.raise_signal(signal.{second_signal}); time.sleep(0.1)"
+    code = DEFERRED.replace("time.sleep(SAVING)", saving)
     code = f"stopping.AGAIN_SECONDS = {again_seconds}\n" + code
     assert run(code + CALL, signal.SIGINT) == (
         130, "saved\n", "stopped: SIGINT was received at step 3 of 9.\n"
@@ -300,27 +300,27 @@ ready()
     assert run(code) == (0, "", "")
 
 
-def states():
+def signal_states():
     """What the functions that ask for a signal return at each point of work that defers one."""
-    called, found = [], [signals.is_stopping()]
+    calls, answers = [], [signals.is_stopping()]
     with signals.defer_signals() as is_received:
-        found.append(is_received())  # outside of `stop_on_signals`
+        answers.append(is_received())  # outside of `stop_on_signals`
     try:
         with signals.stop_on_signals():
-            found.append(signals.is_stopping())
-            with signals.defer_signals(lambda: called.append("at once")) as is_received:
-                found.append(is_received())
+            answers.append(signals.is_stopping())
+            with signals.defer_signals(lambda: calls.append("at once")) as is_received:
+                answers.append(is_received())
                 signal.raise_signal(signal.SIGINT)
-                found += [is_received(), signals.is_stopping()]
-                with signals.defer_signals(lambda: called.append("later")):
-                    found.append([*called])
-                in_thread = threading.Thread(target=lambda: found.append(asked_for_a_signal()))
+                answers += [is_received(), signals.is_stopping()]
+                with signals.defer_signals(lambda: calls.append("later")):
+                    answers.append([*calls])
+                in_thread = threading.Thread(target=lambda: answers.append(asked_for_a_signal()))
                 in_thread.start()
                 in_thread.join()
-            found.append(signals.is_stopping())
+            answers.append(signals.is_stopping())
     except StoppedError as error:
-        found.append(str(error))
-    return repr([*found, signals.is_stopping()])
+        answers.append(str(error))
+    return repr([*answers, signals.is_stopping()])
 
 
 def asked_for_a_signal():
@@ -329,7 +329,7 @@ def asked_for_a_signal():
 
 
 def test_a_deferred_signal_is_reported_until_the_work_ends():
-    assert in_fork(states) == repr([
+    assert in_fork(signal_states) == repr([
         *(False, False, False, False, True, False),
         *(["at once", "later"], False, True, f"SIGINT was received. {RESUME.strip()}", False),
     ])  # fmt: skip

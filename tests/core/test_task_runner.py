@@ -38,19 +38,19 @@ class Squares:
         return {"square": piece**2}
 
 
-asked_for = []
-lost = []
+executor_calls = []
+lost_pieces = []
 """The pieces that are lost in each run of the executor; none in the others."""
 
 
 @pytest.fixture
 def modules(monkeypatch):
-    """Those of datatrove and Ray, which are replaced; and what they were told."""
+    """Those of datatrove and Ray, which are replaced; and the messages they were given."""
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")  # so that what a task sets is undone
-    told = []
+    messages = []
     is_initialized = [False]
     ray = SimpleNamespace(
-        is_initialized=lambda: is_initialized[0], init=lambda **options: told.append(options)
+        is_initialized=lambda: is_initialized[0], init=lambda **options: messages.append(options)
     )
     executors = SimpleNamespace(LocalPipelineExecutor=LocalExecutor, RayPipelineExecutor=Executor)
     for name, module in {
@@ -59,31 +59,32 @@ def modules(monkeypatch):
         "datatrove.executor": executors,
         "datatrove.executor.slurm": SimpleNamespace(SlurmPipelineExecutor=SlurmExecutor),
         "loguru": SimpleNamespace(
-            logger=SimpleNamespace(disable=lambda name: told.append(f"no log of {name}"))
+            logger=SimpleNamespace(disable=lambda name: messages.append(f"no log of {name}"))
         ),
     }.items():
         monkeypatch.setitem(sys.modules, name, module)
-    asked_for.clear()
-    lost.clear()
-    return SimpleNamespace(told=told, is_initialized=is_initialized)
+    executor_calls.clear()
+    lost_pieces.clear()
+    return SimpleNamespace(messages=messages, is_initialized=is_initialized)
 
 
 class Executor:
     """In the place of datatrove's: it runs the pieces here, one after another."""
 
-    def __init__(self, pipeline, tasks, *more, **options):
-        self.pipeline, self.tasks, self.more, self.options = pipeline, tasks, more, options
+    def __init__(self, pipeline, tasks, *positional, **options):
+        self.pipeline, self.tasks = pipeline, tasks
+        self.positional, self.options = positional, options
 
     def run(self):
-        asked_for.append((len(self.pipeline), self.tasks, self.more, self.options))
-        lost_now = lost.pop(0) if lost else ()
+        executor_calls.append((len(self.pipeline), self.tasks, self.positional, self.options))
+        lost_now = lost_pieces.pop(0) if lost_pieces else ()
         for rank in {*range(self.tasks)} - {*lost_now}:
             self.pipeline[0](None, rank, self.tasks)
 
 
 class LocalExecutor(Executor):
     def _run_for_rank(self, rank, local_rank):
-        asked_for.append((self.tasks, self.more, self.options, rank, local_rank))
+        executor_calls.append((self.tasks, self.positional, self.options, rank, local_rank))
         self.pipeline[0](None, rank, self.tasks)
 
 
@@ -117,21 +118,21 @@ def test_ray_runs_each_piece_with_the_workers_and_memory_of_the_config(
     modules.is_initialized[0] = is_initialized
     assert run_squares(tmp_path, **RAY, workers=2, memory_gb=3) == SQUARES
     logs = str(tmp_path / "tasks" / "squares")
-    assert asked_for == [(1, 4, (2,), {"logging_dir": logs, "mem_per_cpu_gb": 3})]
+    assert executor_calls == [(1, 4, (2,), {"logging_dir": logs, "mem_per_cpu_gb": 3})]
     options = {
         "runtime_env": {"env_vars": {"PYTHONPATH": str(ROOT)}},
         "log_to_driver": False,
         "include_dashboard": False,
     }  # a cluster that is there already is used
-    assert modules.told == ["no log of datatrove", *[options] * (not is_initialized)]
+    assert modules.messages == ["no log of datatrove", *[options] * (not is_initialized)]
     assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
 
 
 class Bar:
-    """A progress bar that keeps what it was told."""
+    """A progress bar that keeps its options and its updates."""
 
     def __init__(self, **options):
-        self.n, self.told = 0, [options]
+        self.n, self.updates = 0, [options]
 
     def __enter__(self):
         bars.append(self)
@@ -140,9 +141,9 @@ class Bar:
     def __exit__(self, *_):
         pass
 
-    def update(self, more):
-        self.n += more
-        self.told.append(more)
+    def update(self, finished):
+        self.n += finished
+        self.updates.append(finished)
 
 
 bars = []
@@ -157,20 +158,20 @@ def test_lost_pieces_are_run_again_and_the_progress_counts_the_finished_ones(
     (folder / "completions").mkdir(parents=True)
     for piece in range(4):  # datatrove's own marks, as if all had ended
         (folder / f"completions/{piece:05d}").touch()
-    lost[:] = [(1, 2, 3), (2,)]
+    lost_pieces[:] = [(1, 2, 3), (2,)]
     assert run_squares(tmp_path, **RAY) == SQUARES
-    assert len(asked_for) == 3
+    assert len(executor_calls) == 3
     options = {"total": 4, "desc": "squares", "stage": "inject", "unit": "task"}
-    assert bars[0].told == [options, 0, 1, 2, 1]
+    assert bars[0].updates == [options, 0, 1, 2, 1]
     assert not [*(folder / "completions").iterdir()]
     assert run_squares(tmp_path, **RAY) == SQUARES  # of the stored results
-    assert len(asked_for) == 3
-    assert bars[1].told == [options, 4]
+    assert len(executor_calls) == 3
+    assert bars[1].updates == [options, 4]
 
 
 @pytest.mark.parametrize("retries", [0, 1])
 def test_pieces_without_a_result_after_all_retries_are_an_error(tmp_path, modules, retries):
-    lost[:] = [(1, 3)] * 5
+    lost_pieces[:] = [(1, 3)] * 5
     folder = tmp_path / "tasks" / "squares"
     message = (
         f"squares: 2 of 4 tasks ended without a result; the first is 1: see {folder}/logs/"
@@ -178,16 +179,16 @@ def test_pieces_without_a_result_after_all_retries_are_an_error(tmp_path, module
     )
     with pytest.raises(DataError, match=f"^{re.escape(message)}$"):
         run_squares(tmp_path, **RAY, retries=retries)
-    assert len(asked_for) == retries + 1
+    assert len(executor_calls) == retries + 1
 
 
 def test_a_damaged_result_of_an_earlier_run_is_computed_again(tmp_path, modules, caplog):
     assert run_squares(tmp_path) == SQUARES
     (tmp_path / "2.txt").write_text("damaged")
-    before = (tmp_path / "tasks/squares/00001.json").stat().st_mtime_ns
+    time_before = (tmp_path / "tasks/squares/00001.json").stat().st_mtime_ns
     assert run_squares(tmp_path, **RAY) == SQUARES
     assert (tmp_path / "2.txt").read_text() == "4"
-    assert (tmp_path / "tasks/squares/00001.json").stat().st_mtime_ns == before
+    assert (tmp_path / "tasks/squares/00001.json").stat().st_mtime_ns == time_before
     result_file = tmp_path / "tasks/squares/00002.json"
     assert caplog.messages == [f"{result_file} of an earlier run is damaged: it is computed again"]
 
@@ -252,7 +253,7 @@ def test_datatroves_local_executor_runs_each_piece_in_a_worker(
     assert run_squares(tmp_path, **LOCAL, workers=workers) == SQUARES
     assert [pool.processes for pool in pools] == [processes]
     options = {"logging_dir": str(tmp_path / "tasks" / "squares")}
-    assert asked_for == [(4, (), options, piece, 1) for piece in range(4)]
+    assert executor_calls == [(4, (), options, piece, 1) for piece in range(4)]
 
 
 def test_the_pieces_of_a_killed_worker_are_started_again(tmp_path, modules, pool, caplog):
@@ -265,7 +266,7 @@ def test_the_pieces_of_a_killed_worker_are_started_again(tmp_path, modules, pool
 
 
 def scancel(command, **options):
-    asked_for.append((command, options))
+    executor_calls.append((command, options))
 
 
 @pytest.fixture
@@ -290,7 +291,7 @@ def test_slurm_runs_an_array_job_in_the_place_of_earlier_ones(tmp_path, slurm, m
     assert run_on_slurm(tmp_path, **options) == SQUARES
     folder = tmp_path / "a corpus (1)" / "x" / "tasks" / "squares"
     python = Path(sys.executable).parent
-    assert asked_for == [
+    assert executor_calls == [
         (["scancel", "--me", "--name=a-corpus-1-squares"], {"capture_output": True}),
         (1, 4, ("1:00:00", "short"), {
             "workers": 5,
@@ -305,7 +306,7 @@ def test_slurm_runs_an_array_job_in_the_place_of_earlier_ones(tmp_path, slurm, m
         }),
     ]  # fmt: skip
     assert run_on_slurm(tmp_path, pieces=6)[4:] == [{"square": 16}, {"square": 25}]
-    assert asked_for[-1][-1]["tasks_per_job"] == 1  # two are missing
+    assert executor_calls[-1][-1]["tasks_per_job"] == 1  # two are missing
 
 
 def test_slurm_without_its_command_is_an_error(tmp_path, slurm):
@@ -316,17 +317,17 @@ def test_slurm_without_its_command_is_an_error(tmp_path, slurm):
     )
     with pytest.raises(ConfigError, match=f"^{message}$"):
         run_on_slurm(tmp_path)
-    assert not asked_for
+    assert not executor_calls
 
 
 def test_a_refused_job_is_an_error_and_a_failed_one_is_tried_again(tmp_path, slurm, monkeypatch):
-    failed = subprocess.CalledProcessError(3, "sbatch", output="Submitted batch job 7")
-    monkeypatch.setattr(SlurmExecutor, "error", failed)
-    lost[:] = [(1,)]
+    failure = subprocess.CalledProcessError(3, "sbatch", output="Submitted batch job 7")
+    monkeypatch.setattr(SlurmExecutor, "error", failure)
+    lost_pieces[:] = [(1,)]
     assert run_on_slurm(tmp_path) == SQUARES
-    assert len(asked_for) == 4  # twice
-    refused = subprocess.CalledProcessError(3, "sbatch", output="")
-    monkeypatch.setattr(SlurmExecutor, "error", refused)
+    assert len(executor_calls) == 4  # twice
+    refusal = subprocess.CalledProcessError(3, "sbatch", output="")
+    monkeypatch.setattr(SlurmExecutor, "error", refusal)
     with pytest.raises(ConfigError, match=r"slurm, but sbatch failed with status 3; its message"):
         run_on_slurm(tmp_path, pieces=5)
 
@@ -360,7 +361,7 @@ def test_a_result_is_stored_after_its_files_and_is_used_while_they_are_whole(tmp
         synced.clear()
         return {"rows": 3}
 
-    def unmade():
+    def fail():
         raise AssertionError("it is computed again")
 
     assert run_unless_stored(result_file, [file], make) == {"rows": 3}
@@ -368,7 +369,7 @@ def test_a_result_is_stored_after_its_files_and_is_used_while_they_are_whole(tmp
     record = json.loads(result_file.read_text())
     assert record["made"] == {"rows": 3}
     assert record["sha256"] == [hashlib.sha256(b"abc").hexdigest()]
-    assert run_unless_stored(result_file, [file], unmade) == {"rows": 3}
+    assert run_unless_stored(result_file, [file], fail) == {"rows": 3}
     file.write_text("abd")
     assert run_unless_stored(result_file, [file], make) == {"rows": 3}
     assert file.read_text() == "abc"

@@ -100,30 +100,30 @@ def test_a_cell_counts_as_wide_as_it_is_shown():
 
 
 @pytest.mark.parametrize(
-    ("allowed", "shown"),
+    ("allowed", "text"),
     [((), r"\r\x1b[A\x1b"), (("\r",), "\r\\x1b[A\\x1b"), (("\r", "\x1b[A"), "\r\x1b[A\\x1b")],
 )
-def test_allowed_control_characters_are_kept(allowed, shown):
-    assert escape_controls("\r\x1b[A\x1b", allowed) == shown
+def test_allowed_control_characters_are_kept(allowed, text):
+    assert escape_controls("\r\x1b[A\x1b", allowed) == text
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"),
+    ("seconds", "text"),
     [
         *((0, "0 s"), (12.4, "12 s"), (89.4, "89 s"), (90, "2 min"), (2400, "40 min")),
         *((5369, "89 min"), (5371, "1 h 30 min"), (12000, "3 h 20 min"), (43200, "12 h 0 min")),
     ],
 )
-def test_a_duration(seconds, shown):
-    assert format_duration(seconds) == shown
+def test_a_duration(seconds, text):
+    assert format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"),
+    ("seconds", "text"),
     [
         *((59, "<1 min"), (60, "~1 min"), (119, "~2 min"), (480, "~8 min"), (636, "~10 min")),
         *((2040, "~35 min"), (5399, "~90 min"), (5400, "~2 h"), (10800, "~3 h")),
     ],
 )
-def test_a_rounded_duration(seconds, shown):
-    assert format_approximate_duration(seconds) == shown
+def test_a_rounded_duration(seconds, text):
+    assert format_approximate_duration(seconds) == text

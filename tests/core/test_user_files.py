@@ -201,9 +201,9 @@ def print_around(name):
 
 
 def test_in_a_fork_standard_output_keeps_what_comes_before_and_after():
-    done = run_in_fork(lambda: print_around("/dev/stdout"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "before\ncontent\nafter\n"
+    process = run_in_fork(lambda: print_around("/dev/stdout"))
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout == "before\ncontent\nafter\n"
 
 
 @pytest.mark.parametrize(
@@ -212,13 +212,13 @@ def test_in_a_fork_standard_output_keeps_what_comes_before_and_after():
 )
 @pytest.mark.parametrize("number", [1, 9])
 def test_a_file_that_a_shell_opened_for_output_is_written_into(tmp_path, number, mode, is_output):
-    path, other = tmp_path / "a.txt", tmp_path / "b.txt"
+    path, unopened = tmp_path / "a.txt", tmp_path / "b.txt"
     path.touch()
-    other.touch()
+    unopened.touch()
 
     def opened_for_output():
         os.dup2(os.open(path, mode), number)
-        return f"{is_pipe_or_device(path)} {is_pipe_or_device(other)}"
+        return f"{is_pipe_or_device(path)} {is_pipe_or_device(unopened)}"
 
     assert in_fork(opened_for_output) == f"{is_output} False"
 
@@ -233,17 +233,17 @@ def test_a_socket_takes_no_output(tmp_path):
 
 
 def test_a_folder_can_be_created_below_a_folder_but_not_below_a_file(tmp_path):
-    file, new = tmp_path / "file", tmp_path / "new" / "folder"
+    file, new_folder = tmp_path / "file", tmp_path / "new" / "folder"
     file.touch()
-    check_writable_folder("out", new)
-    check_has_disk("runs", new)
-    assert not new.parent.exists()
+    check_writable_folder("out", new_folder)
+    check_has_disk("runs", new_folder)
+    assert not new_folder.parent.exists()
     assert is_writable_folder("")
     assert is_writable_folder(tmp_path / ("a" * 255))
-    long = tmp_path / ("a" * 256)
-    message = f"out is '{long}': {tmp_path} can't be written to, or a name is too long. Give anoth"
-    with pytest.raises(ConfigError, match=f"^{re.escape(message)}er folder\\.$"):
-        check_writable_folder("out", long)
+    path = tmp_path / ("a" * 256)
+    message = f"out is '{path}': {tmp_path} can't be written to, or a name is too long. Give "
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}another folder\\.$"):
+        check_writable_folder("out", path)
     message = f"out is '{file / 'a'}': {file} is not a folder. Give another folder."
     with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         check_writable_folder("out", file / "a")

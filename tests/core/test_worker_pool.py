@@ -68,13 +68,13 @@ def test_a_worker_tokenizes_with_one_thread(monkeypatch):
     monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
     with worker_pool(1) as pool:
         assert pool.submit(os.getenv, "TOKENIZERS_PARALLELISM").result() == "false"
-        how = "__import__('multiprocessing').get_start_method()"
-        assert pool.submit(eval, how).result() == "spawn"
+        start_method = "__import__('multiprocessing').get_start_method()"
+        assert pool.submit(eval, start_method).result() == "spawn"
         assert pool.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_IGN
         assert pool.submit(os.getppid).result() == os.getpid()
 
 
-def blocked():
+def blocked_signals():
     return signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
@@ -82,32 +82,32 @@ def test_ctrl_c_is_blocked_in_a_worker_until_it_ignores_ctrl_c(monkeypatch):
     masks, start = [], SpawnProcess.start
 
     def record_and_start(self):
-        masks.append(blocked())
+        masks.append(blocked_signals())
         start(self)
 
     monkeypatch.setattr(SpawnProcess, "start", record_and_start)
-    before = blocked()
+    blocked_before = blocked_signals()
     with worker_pool(2) as pool:
-        assert blocked() == before
+        assert blocked_signals() == blocked_before
         assert signal.SIGINT not in pool.submit(signal.pthread_sigmask, 0, []).result()
-    assert masks == [before | {signal.SIGINT}] * len(masks)
+    assert masks == [blocked_before | {signal.SIGINT}] * len(masks)
     assert 1 <= len(masks) <= 2
-    assert blocked() == before
+    assert blocked_signals() == blocked_before
 
 
-def settings():
+def worker_settings():
     """Those of a worker's process, which began with SIGINT blocked."""
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     _initialize_worker(os.getppid())
     end_signal = ctypes.c_int()
     ctypes.CDLL(None).prctl(2, ctypes.byref(end_signal))  # PR_GET_PDEATHSIG
     threads, handler = os.environ["TOKENIZERS_PARALLELISM"], signal.getsignal(signal.SIGINT)
-    return f"{threads} {handler!r} {signal.SIGINT in blocked()} {end_signal.value}"
+    return f"{threads} {handler!r} {signal.SIGINT in blocked_signals()} {end_signal.value}"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux tells of a parent's death")
 def test_a_worker_ignores_ctrl_c_and_ends_with_its_parent():
-    assert in_fork(settings) == f"false {signal.SIG_IGN!r} False {int(signal.SIGKILL)}"
+    assert in_fork(worker_settings) == f"false {signal.SIG_IGN!r} False {int(signal.SIGKILL)}"
 
 
 def begin(pool, calls):
