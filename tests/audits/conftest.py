@@ -7,6 +7,8 @@ import pytest
 from contamination.audits.run import run
 from tests.detection.conftest import *  # noqa: F403
 
+pytest.register_assert_rewrite("tests.audits.checks")
+
 
 @pytest.fixture
 def folder_of(monkeypatch):

@@ -10,21 +10,19 @@ from contamination.audits.forgetting.report import Findings, conditions_chart, r
 from contamination.core.report.charts import ACCENT, MEMBER, SERIES
 from contamination.core.report.document import markdown_document
 from contamination.core.statistics.forgetting_curve import EXPONENTIAL, POWER
+from tests.audits.checks import legend_labels, with_ends, words_of
 
 NAN, INF = float("nan"), float("inf")
 TOKENS = [400.0, 20_000.0, 1_250_000.0]
 CONDITIONS = ["web-lr1e-3", "web-lr1e-2", "web-lr1e-1"]
 
 
-def interval(name, value, low, high):
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
-
-
-def means_of(condition, method, excess, low, tokens=TOKENS):
+def means_of(condition, method, excess, below, tokens=TOKENS):
+    """Each excess d′ has an interval that begins so far below it."""
     return [
         {"condition": condition, "step": step, "method": method, "occurrences": occurrences,
          "seeds": 2, "tokens_since": since, "decay_since": 0.125 * step, "share_left": left,
-         "auroc": 0.75, "d_prime": d + 0.25, **interval("excess", d, d - low, d + 0.5)}
+         "auroc": 0.75, "d_prime": d + 0.25, **with_ends("excess", d, d - below, d + 0.5)}
         for occurrences in ("any", "4")
         for step, since, d, left in zip(
             (5, 8, 60), tokens, excess, (1.0, 0.75, 0.5), strict=True
@@ -50,8 +48,9 @@ POINTS = pd.DataFrame([
 ])  # fmt: skip
 HALF_LIVES = pd.DataFrame([
     {"condition": CONDITIONS[0], "method": method, "occurrences": occurrences, "form": form,
-     "seeds": 2, "anchor": 400.0, "level": 2.0, **interval("rate", rate, rate / 2, rate * 2),
-     **interval("half_life", life, low, high), "aic": -7.25, "held_out_error": 0.125,
+     "seeds": 2, "anchor": 400.0, "level": 2.0,
+     **with_ends("rate", rate, rate / 2, rate * 2),
+     **with_ends("half_life", life, low, high), "aic": -7.25, "held_out_error": 0.125,
      "chosen": chosen}
     for method, occurrences, form, rate, life, low, high, chosen in (
         ("loss", "any", EXPONENTIAL, 1e-6, 340_400.0, 999.0, INF, True),
@@ -61,8 +60,8 @@ HALF_LIVES = pd.DataFrame([
     )
 ])  # fmt: skip
 EFFECTS = pd.DataFrame([
-    {"method": method, "factor": "f", "change": change, **interval("effect", effect, -0.5, 1.5),
-     "p": p, "cells": 6}
+    {"method": method, "factor": "f", "change": change,
+     **with_ends("effect", effect, -0.5, 1.5), "p": p, "cells": 6}
     for method, change, effect, p in (
         ("loss", "learning rate, doubled", 0.625, 0.0499), ("loss", "decay, plus 1", 0.25, 0.05),
         ("min_k", "learning rate, doubled", 0.5, 0.001),
@@ -82,11 +81,6 @@ FINDINGS = Findings(
     "loss", POINTS, MEANS, pd.DataFrame(), HALF_LIVES, EFFECTS, pd.DataFrame(), TASKS,
     ("Few seeds.",), 0.25, {"cells": "6"},
 )  # fmt: skip
-
-
-def words(text):
-    """The words of a document, whatever the widths of its tables' columns."""
-    return [word if word.strip("-") else "-" for word in text.split()]
 
 
 FULL = """\
@@ -225,7 +219,7 @@ weight decay or corpus size; at other models, batches or texts it may depend on 
 
 def test_the_report_has_all_figures_in_sentences_and_tables():
     content = report(FINDINGS)
-    assert words(markdown_document(content, has_charts=True)) == words(FULL)
+    assert words_of(markdown_document(content, has_charts=True)) == words_of(FULL)
     assert [table.name for table in content.tables] == ["half_lives", "effects", "means", "tasks"]
     for table, data in zip(content.tables, (HALF_LIVES, EFFECTS, MEANS, TASKS), strict=True):
         assert table.data is data
@@ -270,10 +264,9 @@ def test_the_chart_of_all_conditions_has_their_excess_by_tokens():
     many = pd.concat([MEANS[:3].assign(condition=name) for name in conditions])
     lines = conditions_chart(replace(FINDINGS, means=many)).figure.axes[0].lines
     assert [line.get_linestyle() for line in lines[:8]] == [*["-"] * 6, "--", "--"]
-    named = MEANS.assign(
-        condition=MEANS["condition"].map(dict(zip(CONDITIONS, "abc", strict=True)))
-    )
-    assert conditions_chart(replace(FINDINGS, means=named)).caption.startswith(
+    unlike_names = dict(zip(CONDITIONS, "abc", strict=True))
+    renamed = MEANS.assign(condition=MEANS["condition"].map(unlike_names))
+    assert conditions_chart(replace(FINDINGS, means=renamed)).caption.startswith(
         "All members, mean over seeds. Conditions"
     )
 
@@ -297,6 +290,5 @@ def test_the_chart_of_a_condition_has_its_curves_and_what_weight_decay_would_lea
     ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
     assert ends == [[1.75, 2.5], [1.25, 2.0], [0.25, 1.0]]
     assert [*zero.get_ydata()] == [0, 0]
-    hidden = charts[f"Forgetting: {CONDITIONS[1]}"].figure
-    assert [text.get_text() for text in hidden.legends[0].get_texts()] == ["measured"]
+    assert legend_labels(charts[f"Forgetting: {CONDITIONS[1]}"]) == ["measured"]
     assert charts[f"Forgetting: {CONDITIONS[0]}"].figure.get_size_inches().tolist() == [8, 3.6]

@@ -54,3 +54,25 @@ def answers_of(examples, margin):
 def simulated_groups(seeds, **options):
     """The contaminated conditions."""
     return make_groups("audit.cells", [*simulated_cells(seeds, **options)])
+
+
+def serve_cells(monkeypatch, answered):
+    """Has audits open these cells with their answers. Returns the calls that opened cells."""
+    answers = {entry.cell.name: entry.answers for entry in answered}
+    calls = []
+
+    def open_cells(*arguments, **options):
+        calls.append((arguments, options))
+        return [entry.cell for entry in answered]
+
+    monkeypatch.setattr("contamination.audits.cells.open_cells", open_cells)
+    monkeypatch.setattr("contamination.audits.cells.named_apart", list)
+    monkeypatch.setattr(
+        "contamination.audits.inflation.inputs._ask", lambda _, cell, __: answers[cell.name]
+    )
+    return calls
+
+
+def with_model(entry, name):
+    """The answered cell as one of a model of this name."""
+    return replace(entry, cell=replace(entry.cell, cell=replace(entry.cell.cell, model=name)))

@@ -10,25 +10,14 @@ from contamination.audits.inflation import inputs
 from contamination.audits.inflation.audit import REVISION, Inflation
 from contamination.audits.run import run
 from contamination.core.errors import ConfigError, DataError
-from tests.audits.inflation.simulated import ITEMS, simulated_cells
+from tests.audits.checks import check_preparation
+from tests.audits.inflation.simulated import ITEMS, serve_cells, simulated_cells, with_model
 
 
 @pytest.fixture(autouse=True)
 def cells(monkeypatch):
     answered = [*simulated_cells(2, direct=1.0)]
-    by_name = {one.cell.name: one.answers for one in answered}
-    opened = []
-
-    def open_cells(*arguments, **options):
-        opened.append((arguments, options))
-        return [one.cell for one in answered]
-
-    monkeypatch.setattr("contamination.audits.cells.open_cells", open_cells)
-    monkeypatch.setattr("contamination.audits.cells.named_apart", list)
-    monkeypatch.setattr(
-        "contamination.audits.inflation.inputs._ask", lambda _, cell, __: by_name[cell.name]
-    )
-    return answered, opened
+    return answered, serve_cells(monkeypatch, answered)
 
 
 def stage(tmp_path, **fields):
@@ -52,22 +41,12 @@ def test_the_audit_is_an_artefact_with_a_row_per_item(tmp_path):
 
 
 def test_the_audit_is_named_by_its_first_model_and_based_on_all_cells(tmp_path, cells):
-    answered, opened = cells
-    first = answered[0].cell
-    named = replace(first, cell=replace(first.cell, model="first"))
-    answered[0] = replace(answered[0], cell=named)
+    answered, calls = cells
+    answered[0] = with_model(answered[0], "first")
     audit_stage = AuditStage(audit={})
     prepared = Inflation(cells="report", confidence=0.9).prepare(audit_stage)
-    assert opened == [(("audit.cells", "report"), {"members_in_finetuning": True})]
-    assert prepared.slug == "first"
-    assert prepared.inputs == {
-        f"{one.cell.name}/{name}": digest
-        for one in answered
-        for name, digest in one.cell.cell.digests.items()
-    }
-    assert prepared.settings == {
-        "revision": REVISION, "detection": audit_stage.detection.pass_settings,
-    }  # fmt: skip
+    assert calls == [(("audit.cells", "report"), {"members_in_finetuning": True})]
+    check_preparation(prepared, [entry.cell for entry in answered], REVISION, audit_stage)
     result = prepared.conduct(tmp_path)
     assert result.content.facts == {
         "contaminated cells": "4", "clean twins": "2", "items": "160",
@@ -78,8 +57,8 @@ def test_the_audit_is_named_by_its_first_model_and_based_on_all_cells(tmp_path, 
 
 def test_cells_without_common_questions_are_refused_by_the_field(tmp_path, cells):
     answered, _ = cells
-    one = answered[-1]
-    one.answers.drop(one.answers.index[1:], inplace=True)  # noqa: PD002
+    answers = answered[-1].answers
+    answers.drop(answers.index[1:], inplace=True)  # noqa: PD002
     with pytest.raises(DataError, match=r"^audit\.cells: .* share 1 questions\."):
         run(stage(tmp_path))
 

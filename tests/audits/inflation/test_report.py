@@ -1,4 +1,4 @@
-"""The report of inflation, word for word, from effects that are given."""
+"""The report of inflation, word for word, from made-up effects."""
 
 from types import SimpleNamespace
 
@@ -18,29 +18,37 @@ from contamination.audits.inflation.report import (
     report,
 )
 from contamination.core.report.charts import INK, SERIES
+from tests.audits.checks import (
+    error_bar_series,
+    frame,
+    legend_columns,
+    legend_labels,
+    ticks,
+    with_ends,
+)
 
 EFFECTS = {"direct": (0.04, 0.01, 0.07), "spillover": (0.02, -0.01, 0.05),
            "total": (0.06, 0.025, 0.093)}  # fmt: skip
 
 
-def effect_rows(measure, copies, benchmark, scale, **changes):
-    for name, ends in EFFECTS.items():
-        value, low, high = (scale * end for end in ends)
+def effect_rows(measure, copies, benchmark, scale):
+    for name, numbers in EFFECTS.items():
+        value, low, high = (scale * number for number in numbers)
         yield {
             "condition": "leaked", "learning_rate": 1e-3, "form": "verbatim",
             "stage": "pretraining",
             "occurrences": copies, "measure": measure, "benchmark": benchmark, "effect": name,
             "value": value, "low": low, "high": high, "seeds": 2 + (name == "total"),
-            "items": 40 - (name == "spillover"), **changes,
+            "items": 40 - (name == "spillover"),
         }  # fmt: skip
 
 
 def effects():
     rows = []
     for measure, scale in (("accuracy", 1), ("margin", 10)):
-        for more, benchmark in enumerate(("a", "b", "all")):
+        for place, benchmark in enumerate(("a", "b", "all")):
             for copies in (4, 1):
-                rows += effect_rows(measure, copies, benchmark, scale * (1 + more))
+                rows += effect_rows(measure, copies, benchmark, scale * (1 + place))
     data = pd.DataFrame(rows)
     is_unknown = (data["effect"] == "direct") & (data["occurrences"] == 1)
     data.loc[is_unknown, ["value", "low", "high"]] = np.nan
@@ -50,16 +58,15 @@ def effects():
 
 
 def clean():
-    columns = ["condition", "benchmark", "value", "low", "high", "seeds", "items", "chance", "free",
-               "at_chance"]  # fmt: skip
-    rows = [("clean", "a", 0.3, 0.2, 0.4, 3, 40, 0.25, False, True),
-            ("clean", "b", 0.5, 0.45, 0.55, 3, 42, 0.0, True, False),
-            ("clean", "all", 0.4, 0.35, 0.45, 3, 82, 0.125, False, True)]  # fmt: skip
-    return pd.DataFrame(rows, columns=columns)
+    return frame(
+        "condition benchmark value low high seeds items chance free at_chance",
+        ("clean", "a", 0.3, 0.2, 0.4, 3, 40, 0.25, False, True),
+        ("clean", "b", 0.5, 0.45, 0.55, 3, 42, 0.0, True, False),
+        ("clean", "all", 0.4, 0.35, 0.45, 3, 82, 0.125, False, True),
+    )
 
 
 def null():
-    columns = ["condition", "benchmark", "measure", "effect", "value", "low", "high", "seeds"]
     rows = [
         ("clean", "a", measure, name, 0.012, -0.01, 0.03, 2)
         for measure in ("accuracy", "margin")
@@ -68,7 +75,7 @@ def null():
     rows[1] = ("clean", "a", "accuracy", "spillover", 0.034, 0.01, 0.05, 2)
     rows[5] = ("clean", "a", "margin", "total", -0.34, -0.5, -0.1, 1)
     rows += [("alone", "a", "margin", "total", 0.5, 0.1, 0.9, 1)]
-    return pd.DataFrame(rows, columns=columns)
+    return frame("condition benchmark measure effect value low high seeds", *rows)
 
 
 def detectability():
@@ -78,9 +85,9 @@ def detectability():
             for copies in (1, 4):
                 rows.append({
                     "condition": "leaked", "occurrences": copies, "part": part, "seeds": seeds,
-                    "benchmark": "a", "method": "min_k", "d_prime": 0.5 * copies,
-                    "d_prime_low": 0.4 * copies, "d_prime_high": 0.6 * copies,
-                    "twins_d_prime": 2.0, "twins_d_prime_low": 2.0, "twins_d_prime_high": 2.0,
+                    "benchmark": "a", "method": "min_k",
+                    **with_ends("d_prime", 0.5 * copies, 0.4 * copies, 0.6 * copies),
+                    **with_ends("twins_d_prime", 2.0, 2.0, 2.0),
                     "detected": copies == 4, "measure": measure, "value": 0.06 * scale,
                     "low": 0.025 * scale, "high": 0.093 * scale, "inflated": True,
                 })  # fmt: skip
@@ -133,8 +140,8 @@ def test_the_conclusions_are_the_means_over_benchmarks_and_the_blind_spots(findi
 def test_blind_spots_are_inflated_and_undetected_in_both_parts(findings):
     data = findings.detectability
     is_confirmed = data["part"] == "confirmed on"
-    few = (data["occurrences"] == 1) & is_confirmed
-    data.loc[few, "detected"] = True
+    has_one_copy = (data["occurrences"] == 1) & is_confirmed
+    data.loc[has_one_copy, "detected"] = True
     data.loc[is_confirmed & (data["occurrences"] == 4), "d_prime_low"] = 0.342
     sentences = [*_blind_spots(findings)]
     assert sentences == [
@@ -148,8 +155,8 @@ def test_blind_spots_are_inflated_and_undetected_in_both_parts(findings):
     ]
     data.loc[is_confirmed, "detected"] = False
     data.loc[is_confirmed, "inflated"] = False
-    data.loc[few & (data["measure"] == "accuracy"), "high"] = 0.12
-    data.loc[is_confirmed & (data["measure"] == "margin") & ~few, "high"] = np.nan
+    data.loc[has_one_copy & (data["measure"] == "accuracy"), "high"] = 0.12
+    data.loc[is_confirmed & (data["measure"] == "margin") & ~has_one_copy, "high"] = np.nan
     assert [*_blind_spots(findings)] == [
         sentences[0],
         "Where no method detects anything on the other seeds, the total effect is at most 12 "
@@ -206,10 +213,9 @@ def test_the_table_of_effects(findings):
     assert (table.name, table.title) == ("effects_accuracy", "Inflation: accuracy, points")
     assert table.header == ["condition", "stage", "form", "copies", "benchmark", "total", "direct",
                             "spillover", "seeds", "items"]  # fmt: skip
-    about = ["leaked", "pretraining", "verbatim"]
     assert table.lines == [
-        [*about, *line, "3", "40"]
-        for line in (
+        ["leaked", "pretraining", "verbatim", *cells, "3", "40"]
+        for cells in (
             ["4", "a", "6.0 [2.5, 9.3]", "4.0 [1.0, 7.0]", "2.0 [-1.0, 5.0]"],
             ["1", "a", "6.0 [2.5, 9.3]", "–", "2.0 (all equal)"],
             ["4", "b", "12.0 [5.0, 18.6]", "8.0 [2.0, 14.0]", "4.0 [-2.0, 10.0]"],
@@ -278,18 +284,18 @@ def test_the_table_of_detectability(findings):
         ["accuracy, points", "6.0 [2.5, 9.3]"],
         ["margin, nats", "0.60 [0.25, 0.93]"],
     )
-    few, many, above = "0.50 [0.40, 0.60]", "2.00 [1.60, 2.40]", "2.00 (all members above)"
+    low, high, perfect = "0.50 [0.40, 0.60]", "2.00 [1.60, 2.40]", "2.00 (all members above)"
     assert table.lines == [
         ["leaked", copies, "a", measure, seeds, total, "min_k", d_prime, twins, inflated, detected]
         for (measure, total), copies, seeds, d_prime, twins, inflated, detected in (
-            (accuracy, "1", "chosen on 0", few, above, "yes", "no"),
-            (accuracy, "4", "chosen on 0", many, above, "yes", "yes"),
-            (margin, "1", "chosen on 0", few, above, "yes", "no"),
-            (margin, "4", "chosen on 0", many, above, "yes", "yes"),
-            (accuracy, "1", "confirmed on 1, 2", few, above, "yes", "no"),
-            (accuracy, "4", "confirmed on 1, 2", many, above, "yes", "yes"),
-            (margin, "1", "confirmed on 1, 2", few, "2.00 [2.00, 2.13]", "yes", "no"),
-            (margin, "4", "confirmed on 1, 2", many, "–", "not shown", "yes"),
+            (accuracy, "1", "chosen on 0", low, perfect, "yes", "no"),
+            (accuracy, "4", "chosen on 0", high, perfect, "yes", "yes"),
+            (margin, "1", "chosen on 0", low, perfect, "yes", "no"),
+            (margin, "4", "chosen on 0", high, perfect, "yes", "yes"),
+            (accuracy, "1", "confirmed on 1, 2", low, perfect, "yes", "no"),
+            (accuracy, "4", "confirmed on 1, 2", high, perfect, "yes", "yes"),
+            (margin, "1", "confirmed on 1, 2", low, "2.00 [2.00, 2.13]", "yes", "no"),
+            (margin, "4", "confirmed on 1, 2", high, "–", "not shown", "yes"),
         )
     ]
     assert table.data is findings.detectability
@@ -304,57 +310,42 @@ def test_the_table_of_detectability(findings):
     assert {line[8] for line in detectability_table(findings).lines} == {"–"}
 
 
-def drawn(chart):
-    """The label of each effect's line with its points, the ends of its interval and its style."""
-    (axes,) = chart.figure.axes
-    lines = []
-    for container in axes.containers:
-        line, _, (bars,) = container
-        ends = [tuple(round(float(y), 6) for _, y in bar) for bar in bars.get_segments()]
-        points = [(int(x), round(float(y), 6)) for x, y in zip(*line.get_data(), strict=True)]
-        style = line.get_linestyle(), line.get_color(), line.get_marker()
-        lines.append((container.get_label(), points, ends, *style))
-    return lines
-
-
 def test_the_chart_by_copies_has_each_effect_with_its_interval(findings):
-    zero = effect_rows("accuracy", 0, "all", 1)
-    findings.effects = pd.concat([findings.effects, pd.DataFrame(zero)])
+    without_copies = pd.DataFrame(effect_rows("accuracy", 0, "all", 1))
+    findings.effects = pd.concat([findings.effects, without_copies])
     chart = dose_chart(findings, "accuracy")
     assert (chart.name, chart.title) == ("doses-accuracy", "Inflation by copies: accuracy, points")
     assert chart.label == "Effects by copies, accuracy, points"
     assert chart.caption == (
         "Mean over benchmarks. Direct effect and spillover add up to the total."
     )
-    assert drawn(chart)[::2] == [
-        ("direct", [(4, 12.0)], [(3.0, 21.0)], "-", SERIES[0], "o"),
-        ("total", [(1, 18.0), (4, 18.0)], [(7.5, 27.9), (7.5, 27.9)], "--", SERIES[0], "o"),
-    ]
-    label, points, ends, *style = drawn(chart)[1]
-    assert (label, points, style) == (
-        "spillover", [(1, 6.0), (4, 6.0)], [":", SERIES[0], "o"],
-    )  # fmt: skip
-    assert ends[-1] == (-3.0, 15.0)
     (axes,) = chart.figure.axes
-    (level,) = [line for line in axes.lines if line.get_color() == INK]
-    assert ([*level.get_ydata()], level.get_linewidth()) == ([0, 0], 0.8)
+    direct, spillover, total = error_bar_series(axes)
+    assert direct == ("direct", [(4, 12.0)], [(3.0, 21.0)], ("-", SERIES[0], "o"))
+    assert total == (
+        "total", [(1, 18.0), (4, 18.0)], [(7.5, 27.9), (7.5, 27.9)], ("--", SERIES[0], "o"),
+    )  # fmt: skip
+    assert (spillover.label, spillover.points) == ("spillover", [(1, 6.0), (4, 6.0)])
+    assert (spillover.ends[-1], spillover.style) == ((-3.0, 15.0), (":", SERIES[0], "o"))
+    (zero,) = [line for line in axes.lines if line.get_color() == INK]
+    assert ([*zero.get_ydata()], zero.get_linewidth()) == ([0, 0], 0.8)
     assert (axes.get_xscale(), axes.xaxis.get_transform().base) == ("log", 2)
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "4"]
-    assert [*axes.get_xticks()] == [1, 4]
+    assert ticks(axes.xaxis) == {"1": 1, "4": 4}
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("copies of a member", "accuracy, points")
-    (legend,) = chart.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["direct", "spillover", "total"]
-    assert len({round(text.get_window_extent().x0) for text in legend.get_texts()}) == 3
+    assert legend_labels(chart) == ["direct", "spillover", "total"]
+    assert legend_columns(chart) == 3
 
 
 def test_the_chart_by_copies_names_the_lines_of_several_learning_rates(findings):
-    other = findings.effects.assign(learning_rate=0.01, form="reworded", condition="other")
-    findings.effects = pd.concat([findings.effects, other])
-    lines = drawn(dose_chart(findings, "margin"))
-    assert [line[0] for line in lines] == [
-        f"{effect} {about}"
-        for about in ("0.001, pretraining, verbatim", "0.01, pretraining, reworded")
+    reworded = findings.effects.assign(learning_rate=0.01, form="reworded", condition="other")
+    findings.effects = pd.concat([findings.effects, reworded])
+    (axes,) = dose_chart(findings, "margin").figure.axes
+    series = error_bar_series(axes)
+    assert [line.label for line in series] == [
+        f"{effect} {condition}"
+        for condition in ("0.001, pretraining, verbatim", "0.01, pretraining, reworded")
         for effect in ("direct", "spillover", "total")
     ]
-    assert [line[4] for line in lines] == [SERIES[0]] * 3 + [SERIES[1]] * 3
-    assert lines[5][1:3] == ([(1, 1.8), (4, 1.8)], [(0.75, 2.79), (0.75, 2.79)])
+    assert [line.style[1] for line in series] == [SERIES[0]] * 3 + [SERIES[1]] * 3
+    assert series[5].points == [(1, 1.8), (4, 1.8)]
+    assert series[5].ends == [(0.75, 2.79), (0.75, 2.79)]

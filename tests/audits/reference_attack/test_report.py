@@ -1,6 +1,5 @@
-"""The report's sentences, tables and charts, of two conditions whose numbers are written here."""
+"""The report's sentences, tables and charts, of two conditions with made-up numbers."""
 
-from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,12 +23,13 @@ from contamination.audits.reference_attack.tables import (
     strength_table,
 )
 from contamination.core.report.charts import ACCENT, GREY, INK, MEMBER
+from tests.audits.checks import error_bar_series, legend_labels, ticks, with_ends
 
 INF = float("inf")
 
 
 def with_interval(name, value, margin):
-    return {name: value, f"{name}_low": value - margin, f"{name}_high": value + margin}
+    return with_ends(name, value, value - margin, value + margin)
 
 
 def strength(dose, attack, auroc, d_prime, lacking, share, rate, *, reads=True):
@@ -41,7 +41,7 @@ def strength(dose, attack, auroc, d_prime, lacking, share, rate, *, reads=True):
     }  # fmt: skip
 
 
-def made_findings(name, cells=16, *, rate=1e-3, coins=True, tokens=(), **changes):
+def condition_findings(name, cells=16, *, rate=1e-3, coins=True, tokens=(), **changes):
     """Findings with two doses, two attacks and two methods."""
     nan = np.nan
     strengths = [
@@ -96,28 +96,30 @@ def made_findings(name, cells=16, *, rate=1e-3, coins=True, tokens=(), **changes
 
 @pytest.fixture
 def findings():
-    return made_findings("m-lr0.001")
+    return condition_findings("m-lr0.001")
 
 
 @pytest.fixture
 def undrawn(monkeypatch):
     """Each chart is its name alone."""
+
+    def named(kind):
+        return lambda findings: f"{kind} {findings.condition.name}"
+
     module = "contamination.audits.reference_attack.report"
-    for kind in ("models", "strength"):
-        name_of = partial("{} {}".format, kind)
-        monkeypatch.setattr(
-            f"{module}.{kind}_chart", lambda f, name_of=name_of: name_of(f.condition.name)
-        )
-    monkeypatch.setattr(f"{module}.dose_chart", lambda f: f"doses of {len(f)}")
+    monkeypatch.setattr(f"{module}.models_chart", named("models"))
+    monkeypatch.setattr(f"{module}.strength_chart", named("strength"))
+    monkeypatch.setattr(f"{module}.dose_chart", lambda conditions: f"doses of {len(conditions)}")
 
 
 @pytest.fixture
-def two(findings):
-    return [findings, made_findings("m-lr0.004", rate=4e-3, coins=False)]
+def conditions(findings):
+    """The findings of two learning rates; the members of the second were not drawn by coins."""
+    return [findings, condition_findings("m-lr0.004", rate=4e-3, coins=False)]
 
 
-def test_the_strength_of_an_attack_is_a_line_of_its_table(two):
-    table = strength_table(two)
+def test_the_strength_of_an_attack_is_a_line_of_its_table(conditions):
+    table = strength_table(conditions)
     assert (table.name, table.title) == ("attacks", "Attacks and methods")
     assert table.header == [
         "condition", "copies", "attack or method", "AUROC", "d′", "d′ less than rmia", "share",
@@ -146,16 +148,16 @@ def test_a_value_without_an_interval_is_alone():
     assert [interval(row, name) for name in "abc"] == ["0.500", "–", "0.500"]
 
 
-def test_the_table_of_models_has_a_column_for_each_number_of_them(two):
-    table = models_table(two)
+def test_the_table_of_models_has_a_column_for_each_number_of_them(conditions):
+    table = models_table(conditions)
     assert (table.name, table.title) == ("models", "AUROC by number of models")
     assert table.header == ["condition", "copies", "attack", "8 models", "16 models", "limit"]
-    first = [
+    lines = [
         ["1", "rmia", "0.650 [0.640, 0.660]", "0.750 [0.740, 0.760]", "0.840 [0.830, 0.850]"],
         ["4", "rmia", "0.750 [0.740, 0.760]", "0.875 [0.865, 0.885]", "0.940 [0.930, 0.950]"],
         ["4", "lira_online", "–", "0.800 [0.790, 0.810]", "–"],
     ]
-    assert table.lines == [[name, *line] for name in ("m-lr0.001", "m-lr0.004") for line in first]
+    assert table.lines == [[name, *line] for name in ("m-lr0.001", "m-lr0.004") for line in lines]
     assert len(table.data) == 14
     assert table.note == (
         "AUROC if only so many models had been trained: the mean over disjoint blocks of cells. "
@@ -164,8 +166,8 @@ def test_the_table_of_models_has_a_column_for_each_number_of_them(two):
     )
 
 
-def test_the_table_of_decisions(two):
-    table = stability_table(two)
+def test_the_table_of_decisions(conditions):
+    table = stability_table(conditions)
     assert (table.name, table.title) == ("stability", "Stability of single decisions")
     assert table.header == [
         "condition", "copies", "found", "false alarms", "agreement", "agreement if alike",
@@ -183,8 +185,8 @@ def test_the_table_of_decisions(two):
     )
 
 
-def test_the_table_of_bounds_has_their_median_and_extremes(two):
-    table = bound_table(two)
+def test_the_table_of_bounds_has_their_median_and_extremes(conditions):
+    table = bound_table(conditions)
     assert (table.name, table.title) == ("bounds", "Lower bounds on ε from one run")
     assert table.lines == [
         ["m-lr0.001", "4", "rmia", "3", "0.50", "0.00", "1.50", "0.67", "2.50"],
@@ -196,11 +198,11 @@ def test_the_table_of_bounds_has_their_median_and_extremes(two):
         "a number fixed in advance (Steinke et al. 2023). Each holds with 95% confidence; the "
         "highest of several does not. The unit is an example with all its copies."
     )
-    assert bound_table(two[1:]) is None
+    assert bound_table(conditions[1:]) is None
 
 
-def test_the_most_memorised_examples_of_each_condition_are_shown(two):
-    table = memorisation_table(two[::-1])  # in the order in which they are given
+def test_the_most_memorised_examples_of_each_condition_are_shown(conditions):
+    table = memorisation_table(conditions[::-1])  # in the order in which they are given
     assert (table.name, table.title) == ("memorisation", "The most memorised examples")
     assert table.header == [
         "condition", "copies", "example", "memorisation", "error", "shrunk", "seen", "not seen",
@@ -220,25 +222,25 @@ def test_the_most_memorised_examples_of_each_condition_are_shown(two):
     )
 
 
-@pytest.mark.parametrize(("length", "shown"), [(90, "x" * 90), (91, "x" * 89 + "…")])
-def test_a_text_of_more_than_90_characters_is_cut(findings, length, shown):
+@pytest.mark.parametrize(("length", "text"), [(90, "x" * 90), (91, "x" * 89 + "…")])
+def test_a_text_of_more_than_90_characters_is_cut(findings, length, text):
     findings.memorisation["text"] = "x" * length
-    assert memorisation_table([findings]).lines[0][-1] == shown
+    assert memorisation_table([findings]).lines[0][-1] == text
 
 
-def test_the_tables_come_in_order_and_without_an_empty_one(two):
+def test_the_tables_come_in_order_and_without_an_empty_one(conditions):
     names = ["attacks", "models", "stability", "bounds", "memorisation"]
-    assert [table.name for table in all_tables(two)] == names
+    assert [table.name for table in all_tables(conditions)] == names
     names.remove("bounds")
-    assert [table.name for table in all_tables(two[1:])] == names
+    assert [table.name for table in all_tables(conditions[1:])] == names
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_conclusions_name_the_best_method_and_what_it_lacks(two):
-    content = report(two, {"cells": "32"})
+def test_the_conclusions_name_the_best_method_and_what_it_lacks(conditions):
+    content = report(conditions, {"cells": "32"})
     assert content.title == "The strong reference attack"
     assert (content.facts, content.limits) == ({"cells": "32"}, LIMITS)
-    of_doses = [
+    sentences = [
         "1 copy, 16 models.** rmia reaches AUROC 0.750 [0.730, 0.770], and 0.840 with more and "
         "more models. The best method without references, loss, has 0.600 and lacks 0.59 d′ "
         "[0.44, 0.74].",
@@ -246,19 +248,20 @@ def test_the_conclusions_name_the_best_method_and_what_it_lacks(two):
         "more models. The best method without references, min_k, has 0.900 and exceeds it by "
         "0.18 d′ [-0.33, -0.03].",
     ]
-    of_run = (
+    one_run_sentence = (
         "One run shows ε ≥ 0.50 (median of 3 cells, δ = 1e-06, 95% confidence each). The unit is "
         "an example with all its copies."
     )
     assert content.conclusions == [
-        *(f"**m-lr0.001, {text}" for text in of_doses), of_run,
-        *(f"**m-lr0.004, {text}" for text in of_doses),
+        *(f"**m-lr0.001, {text}" for text in sentences), one_run_sentence,
+        *(f"**m-lr0.004, {text}" for text in sentences),
     ]  # fmt: skip
-    assert [table.name for table in content.tables] == [table.name for table in all_tables(two)]
+    names = [table.name for table in all_tables(conditions)]
+    assert [table.name for table in content.tables] == names
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_conclusion_says_no_more_than_there_is(findings):
+def test_a_conclusion_without_a_limit_or_a_method_is_shorter(findings):
     data = findings.by_models
     findings.by_models = data[data["models"] == 16]
     rows = findings.strengths
@@ -291,35 +294,22 @@ def test_fewer_than_16_models_and_passes_that_are_not_stored_are_warned_of():
         "The passes of the cells are not stored beside their scores: multivariate_lira is left "
         "out. Score the cells again (the same command)."
     )
-    few = (
+    few_models = (
         "b has 15 models. With fewer than 16 the attack's estimates are poor, and no limit is "
         "worth reading."
     )
     tokens = (np.zeros((1, 1)),)
-    enough, fewer = made_findings("a", tokens=tokens), made_findings("b", 15, tokens=tokens)
+    enough, fewer = (
+        condition_findings(name, cells, tokens=tokens) for name, cells in (("a", 16), ("b", 15))
+    )
+    bare = condition_findings("c")
     assert report([enough], {}).warnings == []
-    assert report([enough, fewer], {}).warnings == [few]
-    assert report([enough, made_findings("c")], {}).warnings == [without_tokens]
-    assert report([fewer, made_findings("c")], {}).warnings == [few, without_tokens]
+    assert report([enough, fewer], {}).warnings == [few_models]
+    assert report([enough, bare], {}).warnings == [without_tokens]
+    assert report([fewer, bare], {}).warnings == [few_models, without_tokens]
 
 
 # charts
-
-
-def drawn_lines(axes):
-    """The drawn series by their labels: x, y, the ends of the error bars, colour and dashes."""
-    series = {}
-    for container in axes.containers:
-        line, _, (bars,) = container.lines
-        ends = [segment[:, 1].tolist() for segment in bars.get_segments()]
-        label = container.get_label()
-        series[label] = line.get_xdata(), line.get_ydata(), ends, line.get_color()
-    return series
-
-
-def ticks_of(axis):
-    labels = [label.get_text() for label in axis.get_ticklabels()]
-    return dict(zip(labels, axis.get_ticklocs().tolist(), strict=True))
 
 
 def test_the_chart_of_models_shows_the_reference_and_others_at_the_most_copies(findings):
@@ -333,24 +323,20 @@ def test_the_chart_of_models_shows_the_reference_and_others_at_the_most_copies(f
     )
     (axes,) = chart.figure.axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("models (scale: 1 / models)", "AUROC")
-    assert ticks_of(axes.xaxis) == {"8": 1 / 8, "16": 1 / 16, "∞": 0}
-    series = drawn_lines(axes)
-    assert [*series] == ["rmia", "lira_online"]
-    x, y, ends, _ = series["rmia"]
-    assert [*x] == [1 / 8, 1 / 16, 0]
-    assert [*y] == [0.75, 0.875, 0.94]
-    assert np.array(ends) == pytest.approx(np.array([[v - 0.01, v + 0.01] for v in y]))
+    assert ticks(axes.xaxis) == {"8": 1 / 8, "16": 1 / 16, "∞": 0}
+    rmia, lira = error_bar_series(axes)
+    assert (rmia.label, lira.label) == ("rmia", "lira_online")
+    assert rmia.points == [(1 / 8, 0.75), (1 / 16, 0.875), (0, 0.94)]
+    assert rmia.ends == [(0.74, 0.76), (0.865, 0.885), (0.93, 0.95)]
+    assert (rmia.style[::2], lira.style[::2]) == (("-", "o"), ("--", "o"))
+    assert rmia.style[1] != lira.style[1]
     lines = [container.lines[0] for container in axes.containers]
-    assert [line.get_linestyle() for line in lines] == ["-", "--"]
-    assert len({line.get_color() for line in lines}) == 2
-    assert {line.get_marker() for line in lines} == {"o"}
     (chance,) = [line for line in axes.lines if line not in lines]
     assert {*chance.get_ydata()} == {0.5}
     assert (chance.get_color(), chance.get_linewidth()) == (INK, 0.8)
     assert {line.get_markersize() for line in lines} == {4}
     assert chart.figure.get_size_inches().tolist() == [8, 3.6]
-    (legend,) = chart.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["rmia", "lira_online"]
+    assert legend_labels(chart) == ["rmia", "lira_online"]
 
 
 def test_the_chart_of_strengths_has_the_strongest_on_top_with_its_interval(findings):
@@ -364,67 +350,62 @@ def test_the_chart_of_strengths_has_the_strongest_on_top_with_its_interval(findi
     )
     (axes,) = chart.figure.axes
     assert axes.get_xlabel() == "d′"
-    assert ticks_of(axes.yaxis) == {"loss": 0, "lira_online": 1, "rmia": 2, "min_k": 3}
+    assert ticks(axes.yaxis) == {"loss": 0, "lira_online": 1, "rmia": 2, "min_k": 3}
     assert chart.figure.get_size_inches().tolist() == pytest.approx([8, 0.9 + 0.28 * 4])
-    shown = []
-    for container in axes.containers:
-        (line, _, (bars,)) = container.lines
-        (ends,) = bars.get_segments()
-        shown.append(([*line.get_xdata(), *line.get_ydata()], line.get_color()))
-        assert ends[:, 0] == pytest.approx([shown[-1][0][0] - 0.1, shown[-1][0][0] + 0.1])
-    assert shown == [
-        ([0.74, 0], GREY), ([1.19, 1], ACCENT), ([1.63, 2], MEMBER), ([1.81, 3], GREY),
+    series = error_bar_series(axes, along="x")
+    assert [(row.points, row.ends, row.style[1]) for row in series] == [
+        ([(0.74, 0)], [(0.64, 0.84)], GREY), ([(1.19, 1)], [(1.09, 1.29)], ACCENT),
+        ([(1.63, 2)], [(1.53, 1.73)], MEMBER), ([(1.81, 3)], [(1.71, 1.91)], GREY),
     ]  # fmt: skip
     (zero,) = [line for line in axes.lines if line.get_marker() != "o"]
     assert {*zero.get_xdata()} == {0}
     assert (zero.get_color(), zero.get_linewidth()) == (INK, 0.8)
 
 
-def test_the_chart_of_doses_has_the_reference_and_the_best_method_at_each_rate(two):
-    shuffled = two[0].strengths.sort_values("occurrences", ascending=False)
-    two[0].strengths = shuffled
-    chart = dose_chart(two)
+def test_the_chart_of_doses_has_the_reference_and_the_best_method_at_each_rate(conditions):
+    findings = conditions[0]
+    findings.strengths = findings.strengths.sort_values("occurrences", ascending=False)
+    chart = dose_chart(conditions)
     assert (chart.name, chart.label) == ("doses", "AUROC by copies and learning rate")
     assert chart.title == "Reference attack and the best method by copies and learning rate"
     assert chart.caption == "One-run lower bound on ε by rmia, median over cells: m-lr0.001: 0.50."
     (axes,) = chart.figure.axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("copies of a member", "AUROC")
     assert axes.get_xscale() == "log"
-    assert ticks_of(axes.xaxis) == {"1": 1, "4": 4}
+    assert ticks(axes.xaxis) == {"1": 1, "4": 4}
     chance, *lines = sorted(axes.lines, key=lambda line: line.get_marker() == "o")
     assert {*chance.get_ydata()} == {0.5}
     assert (chance.get_color(), chance.get_linewidth()) == (INK, 0.8)
     assert {line.get_markersize() for line in lines} == {4}
     assert chart.figure.get_size_inches().tolist() == [8, 3.6]
-    shown = {
+    series = {
         line.get_label(): ([*line.get_xdata()], [*line.get_ydata()], line.get_linestyle())
         for line in lines
     }
-    assert shown == {
+    assert series == {
         f"{attack}, learning rate {rate}": ([1, 4], aurocs, dash)
         for rate in ("0.001", "0.004")
         for attack, aurocs, dash in (("rmia", [0.75, 0.875], "-"), ("min_k", [0.58, 0.9], ":"))
     }
     assert [line.get_color() for line in lines[::2]] == [line.get_color() for line in lines[1::2]]
     assert lines[0].get_color() != lines[2].get_color()
-    (legend,) = chart.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [*shown]
+    assert legend_labels(chart) == [*series]
 
 
-def test_the_medians_of_all_conditions_are_in_the_caption_and_their_absence_too(two):
-    two[1].bounds = two[0].bounds.assign(condition="m-lr0.004", epsilon=2.0)
-    assert dose_chart(two).caption.endswith(": m-lr0.001: 0.50; m-lr0.004: 2.00.")
-    for of_condition in two:
-        of_condition.bounds = pd.DataFrame()
-    assert dose_chart(two).caption == (
+def test_the_medians_of_all_conditions_are_in_the_caption_and_their_absence_too(conditions):
+    slow, fast = conditions
+    fast.bounds = slow.bounds.assign(condition="m-lr0.004", epsilon=2.0)
+    assert dose_chart(conditions).caption.endswith(": m-lr0.001: 0.50; m-lr0.004: 2.00.")
+    slow.bounds = fast.bounds = pd.DataFrame()
+    assert dose_chart(conditions).caption == (
         "No one-run bound: the members were not drawn by independent coins."
     )
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_chart_of_doses_is_first_and_needs_two_doses_or_rates(findings, two):
+def test_the_chart_of_doses_is_first_and_needs_two_doses_or_rates(findings, conditions):
     charts = ["doses of 2", "models m-lr0.001", "models m-lr0.004"]
     charts += ["strength m-lr0.001", "strength m-lr0.004"]
-    assert report(two, {}).charts == charts
+    assert report(conditions, {}).charts == charts
     findings.condition.references.dose_levels = [4]
     assert report([findings], {}).charts == charts[1::2]

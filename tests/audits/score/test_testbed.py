@@ -41,7 +41,14 @@ from contamination.audits.score.testbed.spiking import (
 )
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.statistics.estimates import ALL_BENCHMARKS
-from tests.audits.inflation.simulated import ITEMS, simulated_cells, simulated_groups
+from tests.audits.checks import check_preparation
+from tests.audits.inflation.simulated import (
+    ITEMS,
+    serve_cells,
+    simulated_cells,
+    simulated_groups,
+    with_model,
+)
 
 LEVELS = (2, 10, 40)
 
@@ -256,19 +263,7 @@ def test_a_bias_is_called_inflation_by_its_interval(low, high, words):
 @pytest.fixture
 def cells(monkeypatch):
     answered = [*simulated_cells(3, direct=2.0)]
-    by_name = {entry.cell.name: entry.answers for entry in answered}
-    opened = []
-
-    def open_cells(*arguments):
-        opened.append(arguments)
-        return [entry.cell for entry in answered]
-
-    monkeypatch.setattr("contamination.audits.cells.open_cells", open_cells)
-    monkeypatch.setattr("contamination.audits.cells.named_apart", list)
-    monkeypatch.setattr(
-        "contamination.audits.inflation.inputs._ask", lambda _, cell, __: by_name[cell.name]
-    )
-    return answered, opened
+    return answered, serve_cells(monkeypatch, answered)
 
 
 def stage(tmp_path, **fields):
@@ -297,23 +292,14 @@ def test_the_audit_of_cells_is_an_artefact_with_the_errors(tmp_path):
 
 
 def test_the_audit_of_cells_says_what_it_is_based_on_and_what_it_leaves_out(tmp_path, cells):
-    answered, opened = cells
-    alone = [one for one in answered if one.cell.doses.any() or one.seed == 0]
-    first = replace(alone[0].cell, cell=replace(alone[0].cell.cell, model="first"))
-    answered[:] = [replace(alone[0], cell=first), *alone[1:]]
+    answered, calls = cells
+    first, *others = [entry for entry in answered if entry.cell.doses.any() or entry.seed == 0]
+    answered[:] = [with_model(first, "first"), *others]
     audit_stage = AuditStage(audit={})
     fields = {"repeats": 10, "spiked": [2], "share": 0.25, "prevalence": 0.2, "confidence": 0.9}
     prepared = Score(cells="report", **fields).prepare(audit_stage)
-    assert opened == [("audit.cells", "report")]
-    assert prepared.slug == "first"
-    assert prepared.inputs == {
-        f"{one.cell.name}/{name}": digest
-        for one in answered
-        for name, digest in one.cell.cell.digests.items()
-    }
-    assert prepared.settings == {
-        "revision": REVISION, "detection": audit_stage.detection.pass_settings,
-    }  # fmt: skip
+    assert calls == [(("audit.cells", "report"), {})]
+    check_preparation(prepared, [entry.cell for entry in answered], REVISION, audit_stage)
     result = prepared.conduct(tmp_path)
     assert result.content.facts == {
         "contaminated cells": "6", "clean twins": "1", "membership": "loss",

@@ -12,23 +12,25 @@ from contamination.audits.set_tests.findings import SetFindings, blind_p_values,
 from contamination.audits.set_tests.outcomes import run_tests
 from contamination.audits.set_tests.sets import ScoredSet
 from contamination.core.errors import ConfigError, DataError
+from tests.audits.checks import check_preparation
 from tests.audits.reference_attack.simulated import audited_cells
 from tests.audits.set_tests.simulated import simulated_set
 
 
 @pytest.fixture(autouse=True)
 def cells(monkeypatch):
-    cells, opened, read = audited_cells(2, 40, 1.0), [], []
+    cells, open_calls, read_calls = audited_cells(2, 40, 1.0), [], []
     monkeypatch.setattr(
-        "contamination.audits.cells.open_cells", lambda *given: opened.append(given) or cells
+        "contamination.audits.cells.open_cells",
+        lambda *arguments: open_calls.append(arguments) or cells,
     )
 
     def read_sets(stage, cell, *options):
-        read.append((stage, cell.name, *options))
+        read_calls.append((stage, cell.name, *options))
         return [simulated_set(cell.cell.seed, saw_it=saw_it) for saw_it in (True, False)]
 
     monkeypatch.setattr("contamination.audits.set_tests.inputs.read_sets", read_sets)
-    return cells, opened, read
+    return cells, open_calls, read_calls
 
 
 def stage(tmp_path, **fields):
@@ -54,26 +56,17 @@ def test_the_audit_is_an_artefact(tmp_path):
 
 
 def test_the_audit_is_named_by_its_first_model_and_says_what_it_is_based_on(tmp_path, cells):
-    audited, opened, read = cells
+    audited, open_calls, read_calls = cells
     audited[0] = replace(audited[0], cell=replace(audited[0].cell, model="first"))
     audit = SetTests(cells="report", sizes=[20], draws=1, alpha=0.1, item_level=0.2,
                      version_method="zlib", context=False)  # fmt: skip
     audit_stage = AuditStage(audit={}, seed=4)
     prepared = audit.prepare(audit_stage)
-    assert opened == [("audit.cells", "report")]
-    assert prepared.slug == "first"
-    names = [cell.name for cell in audited]
-    assert prepared.inputs == {
-        f"{cell.name}/{name}": digest
-        for cell in audited
-        for name, digest in cell.cell.digests.items()
-    }
-    assert prepared.settings == {
-        "revision": REVISION, "detection": audit_stage.detection.pass_settings,
-    }  # fmt: skip
+    assert open_calls == [("audit.cells", "report")]
+    check_preparation(prepared, audited, REVISION, audit_stage)
     result = prepared.conduct(tmp_path)
-    assert read == [(audit_stage, name, "zlib", False, None, {}) for name in names]
-    assert read[0][-1] is read[1][-1]  # drops under models that cells share
+    assert read_calls == [(audit_stage, cell.name, "zlib", False, None, {}) for cell in audited]
+    assert read_calls[0][-1] is read_calls[1][-1]  # drops under models that cells share
     assert result.content.facts == {
         "cells": "2", "sets": "4", "draws": "1 for each set and size", "versions scored by": "zlib",
         "level": "0.1",

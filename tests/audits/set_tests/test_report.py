@@ -1,4 +1,4 @@
-"""The report of the set tests, word for word, from rates that are given."""
+"""The report of the set tests, word for word, from made-up rates."""
 
 from types import SimpleNamespace
 
@@ -19,10 +19,7 @@ from contamination.audits.set_tests.report import (
     verdict_table,
 )
 from contamination.core.report.charts import INK, SERIES
-
-
-def frame(columns, *rows):
-    return pd.DataFrame(rows, columns=columns.split())
+from tests.audits.checks import frame, legend_columns, legend_labels, ticks
 
 
 @pytest.fixture
@@ -83,14 +80,14 @@ def test_the_report_has_conclusions_warnings_and_all_tables(findings):
     names = ["errors", "power", "verdicts", "items", "context", "outcomes"]
     assert [table.name for table in content.tables] == names
     assert [chart.name for chart in content.charts] == ["power"]
-    last = content.tables[-1]
-    assert (last.title, last.header) == ("All p-values", ["p-values", "tests", "sets"])
-    assert last.lines == [["1,200", "2", "7"]]
-    assert last.data is findings.outcomes
-    assert last.note == "outcomes.csv has each p-value."
+    outcomes = content.tables[-1]
+    assert (outcomes.title, outcomes.header) == ("All p-values", ["p-values", "tests", "sets"])
+    assert outcomes.lines == [["1,200", "2", "7"]]
+    assert outcomes.data is findings.outcomes
+    assert outcomes.note == "outcomes.csv has each p-value."
 
 
-def test_what_is_not_there_has_no_table_and_no_chart(findings):
+def test_findings_without_rows_have_no_table_and_no_chart(findings):
     for name in ("powers", "items", "context_shares"):
         setattr(findings, name, getattr(findings, name)[:0])
     findings.outcomes = pd.DataFrame({"test": [*PROCEDURES]})
@@ -98,8 +95,8 @@ def test_what_is_not_there_has_no_table_and_no_chart(findings):
     content = report(findings, {})
     assert [table.name for table in content.tables] == ["errors", "power", "verdicts", "outcomes"]
     assert (content.charts, content.conclusions, content.warnings) == ([], [], [])
-    power = content.tables[1]
-    assert (power.header, power.lines) == (["test", "learning rate", "examples"], [])
+    powers = content.tables[1]
+    assert (powers.header, powers.lines) == (["test", "learning rate", "examples"], [])
 
 
 def test_the_table_of_errors(findings):
@@ -194,10 +191,10 @@ def test_the_chart_of_power_is_of_whole_sets_over_learning_rates(findings):
     )  # fmt: skip
     assert chart.caption == "The line at 0.05 is the level."
     (axes,) = chart.figure.axes
-    first, second, level = axes.lines
-    assert [first.get_label(), [*first.get_xdata()]] == ["versions", [1, 4]]
-    assert [*first.get_ydata()] == pytest.approx([2 / 6, 7 / 8])
-    assert [second.get_label(), [*second.get_xdata()], [*second.get_ydata()]] == [
+    versions, backdoors, level = axes.lines
+    assert [versions.get_label(), [*versions.get_xdata()]] == ["versions", [1, 4]]
+    assert [*versions.get_ydata()] == pytest.approx([2 / 6, 7 / 8])
+    assert [backdoors.get_label(), [*backdoors.get_xdata()], [*backdoors.get_ydata()]] == [
         "backdoors", [1], [0.5],
     ]  # fmt: skip
     assert [line.get_color() for line in axes.lines] == [*SERIES[:2], INK]
@@ -205,13 +202,11 @@ def test_the_chart_of_power_is_of_whole_sets_over_learning_rates(findings):
     assert [line.get_marker() for line in axes.lines[:2]] == ["o", "o"]
     assert ([*level.get_ydata()], level.get_linewidth()) == ([0.05, 0.05], 0.8)
     assert (axes.get_xscale(), axes.xaxis.get_transform().base) == ("log", 2)
-    assert [*axes.get_xticks()] == [1, 4]
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["1", "4"]
+    assert ticks(axes.xaxis) == {"1": 1, "4": 4}
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("copies of a member", "power")
     assert axes.get_ylim() == (-0.03, 1.03)
-    (legend,) = chart.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["versions", "backdoors"]
-    assert len({round(text.get_window_extent().x0) for text in legend.get_texts()}) == 2
+    assert legend_labels(chart) == ["versions", "backdoors"]
+    assert legend_columns(chart) == 2
 
 
 def test_the_lines_of_seven_tests_differ_in_colour_or_dash(findings):
