@@ -183,10 +183,12 @@ def test_a_field_may_be_given_without_its_node():
         assert add_audit_prefixes(long) == long
     assert add_audit_prefixes(["audit=nowhere", "positives=a"]) == ["audit=nowhere", "positives=a"]
     assert add_audit_prefixes(["positives=a"]) == ["positives=a"]
-    last = ["audit=books", "audit=one_run_bound", "shares.0=1", "+delta=1", "deltas=1", "name=x"]
+    overrides = [
+        "audit=books", "audit=one_run_bound", "shares.0=1", "+delta=1", "deltas=1", "name=x",
+    ]  # fmt: skip
     prefixed = ["audit.shares.0=1", "+audit.delta=1", "deltas=1", "name=x"]
-    assert add_audit_prefixes(last) == [*last[:2], *prefixed]
-    assert chosen_audit_name(last) == "one_run_bound"
+    assert add_audit_prefixes(overrides) == [*overrides[:2], *prefixed]
+    assert chosen_audit_name(overrides) == "one_run_bound"
     assert chosen_audit_name(["xaudit=books", "audit=", "audit=a=b"]) is None
 
 
@@ -230,8 +232,8 @@ def test_an_audit_of_another_package_has_a_screen_of_its_own():
     )  # fmt: skip
     for words, name in ((["seed=1"], "audit"), (["audit=books"], "audit books")):
         assert find_audit_command(words) is read_commands()[name]
-    own = {name.split()[1] for name in read_commands() if name.startswith("audit ")}
-    known = ", ".join(sorted([*own, "letters", "broken"]))
+    names = {name.split()[1] for name in read_commands() if name.startswith("audit ")}
+    known = ", ".join(sorted([*names, "letters", "broken"]))
     words = rf"^audit=leters: unknown audit\. Did you mean letters( or \w+)*\? Known: {known}\.$"
     with pytest.raises(ConfigError, match=words):
         find_audit_command(["audit=leters"])
@@ -277,39 +279,48 @@ def test_a_required_field_of_another_package_s_audit_has_no_default(monkeypatch)
 
 @pytest.mark.parametrize("name", ["Undecorated", "make_words", "Page", "Command"])
 def test_what_is_no_dataclass_below_audit_is_no_audit(monkeypatch, name):
-    words = (
+    message = (
         f"audit is 'words': make {__name__}:{name} a dataclass below "
         "contamination.audits.base.Audit."
     )
-    with pytest.raises(ConfigError, match=f"^{re.escape(words)}$"):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         load_audit_class(install(monkeypatch, name))
 
 
 @pytest.mark.usefixtures("installed")
 def test_an_audit_that_cant_be_imported_is_an_error_where_it_is_chosen():
-    words = (
+    message = (
         "audit is 'broken': nowhere:Letters can't be imported (ModuleNotFoundError: No module "
         "named 'nowhere'). Fix or remove the package that installs it."
     )
-    with pytest.raises(ConfigError, match=f"^{re.escape(words)}$"):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         register_installed_audits(["audit=broken"])
 
 
-@pytest.mark.parametrize("given", [None, ScoredModelConfig(path="another")])
-def test_texts_are_scored_with_the_nodes_of_the_audit(monkeypatch, given):
-    called = []
+@pytest.mark.parametrize("model", [None, ScoredModelConfig(path="another")])
+def test_texts_are_scored_with_the_nodes_of_the_audit(monkeypatch, model):
+    calls = []
     module = "contamination.detection.run"
-    monkeypatch.setattr(f"{module}.run", lambda stage, **more: called.append((stage, more)) or "a")
-    monkeypatch.setattr(f"{module}.scores_folder", lambda *a: called.append((a[0], a[1])) or "b")
+
+    def score(stage, **options):
+        calls.append((stage, options))
+        return "scores"
+
+    def name_folder(stage, texts, *_):
+        calls.append((stage, texts))
+        return "folder"
+
+    monkeypatch.setattr(f"{module}.run", score)
+    monkeypatch.setattr(f"{module}.scores_folder", name_folder)
     stage = AuditStage(
         audit={}, name="n", seed=3, runs="r", model=ScoredModelConfig(path="own"),
         method={"loss": {"a": 1}},
     )  # fmt: skip
-    assert stage.score_texts("texts", "fresh texts", given) == "a"
-    assert stage.scores_folder("texts", "fresh texts", given) == "b"
-    (scored, more), (named, texts) = called
-    assert (more, texts) == ({"examples": "texts"}, "texts")
+    assert stage.score_texts("texts", "fresh texts", model) == "scores"
+    assert stage.scores_folder("texts", "fresh texts", model) == "folder"
+    (scored, options), (named, texts) = calls
+    assert (options, texts) == ({"examples": "texts"}, "texts")
     assert scored == named == DetectionStage(
-        name="n", seed=3, runs="r", model=given or stage.model, method={"loss": {"a": 1}},
+        name="n", seed=3, runs="r", model=model or stage.model, method={"loss": {"a": 1}},
         examples=ExamplesConfig("(fresh texts)"),
     )  # fmt: skip

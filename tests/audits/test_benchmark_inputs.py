@@ -152,12 +152,12 @@ def test_models_that_are_given_by_name_keep_it():
 
 
 def test_models_in_a_list_are_named_by_their_folders():
-    found = api._models_by_name(None, ["a/base", "b/base", "b/chat/"])
-    assert found == {"base (1)": "a/base", "base (2)": "b/base", "chat": "b/chat/"}
-    found = api._models_by_name(None, ["a/base", "b/base", "b/base (2)"])
-    assert list(found.values()) == ["a/base", "b/base", "b/base (2)"]
-    tokens = [object(), "a/base"]
-    assert api._models_by_name(None, tokens) == {"model 1": tokens[0], "base": "a/base"}
+    by_name = api._models_by_name(None, ["a/base", "b/base", "b/chat/"])
+    assert by_name == {"base (1)": "a/base", "base (2)": "b/base", "chat": "b/chat/"}
+    by_name = api._models_by_name(None, ["a/base", "b/base", "b/base (2)"])
+    assert list(by_name.values()) == ["a/base", "b/base", "b/base (2)"]
+    loaded = [object(), "a/base"]
+    assert api._models_by_name(None, loaded) == {"model 1": loaded[0], "base": "a/base"}
     assert api._models_by_name("DIR", None) == {"model": "DIR"}
     assert api._models_by_name(None, {3: "DIR"}) == {"3": "DIR"}
 
@@ -179,13 +179,13 @@ def test_a_reference_scores_by_the_other_methods_and_is_one_for_the_model(monkey
             methods=methods, folder="out", seed=3, batch_size=2,
         )  # fmt: skip
     shared = {"folder": "out", "seed": 3, "batch_size": 2}
-    extra = {**methods, "reference": {}} if isinstance(methods, dict) else [
+    with_reference = {**methods, "reference": {}} if isinstance(methods, dict) else [
         *([methods] if isinstance(methods, str) else methods), "reference"
     ]  # fmt: skip
-    alone = methods if isinstance(methods, dict) else extra[:-1]
+    without_reference = methods if isinstance(methods, dict) else with_reference[:-1]
     assert calls == [
-        (24, "REF", alone, {"tokenizer": "RT", **shared}),
-        (24, "DIR", extra,
+        (24, "REF", without_reference, {"tokenizer": "RT", **shared}),
+        (24, "DIR", with_reference,
          {"tokenizer": "T", "reference": "REF", "reference_tokenizer": "RT", **shared}),
     ]  # fmt: skip
 
@@ -207,9 +207,9 @@ def test_questions_and_fresh_questions_are_labelled_and_keep_their_clusters():
     assert parts_of(inputs.questions_alone(QUESTIONS)) == questions
     joined = inputs.questions_and_fresh(QUESTIONS, fresh)
     assert parts_of(joined) == [*questions, ("fresh/a", "D?", False, "c", "tq")]
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as error:
         inputs.questions_and_fresh(QUESTIONS, Texts.of([text_of("z", "B?")]))
-    assert str(caught.value) == (
+    assert str(error.value) == (
         "audit.fresh: its text z is also the question b, so it is not fresh. Leave it out of one "
         "of the two files."
     )
@@ -222,25 +222,25 @@ def test_versions_belong_to_their_question_and_its_benchmark():
         ("version/0/b", "B!", False, "b", "tq"), ("version/1/a", "A!", False, "a", "tq"),
         ("version/2/a", "A.", False, "a", "tq"),
     ]  # fmt: skip
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as error:
         inputs.questions_and_versions(QUESTIONS, Texts.of([*versions, text_of("v2", "C", "z")]))
-    assert str(caught.value) == (
+    assert str(error.value) == (
         "audit.versions: no question has the id 'z'. Give each version the column `cluster` with "
         "the id of its question."
     )
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as error:
         inputs.questions_and_versions(QUESTIONS, Texts.of(versions[1:]))
-    assert str(caught.value) == (
+    assert str(error.value) == (
         "audit.versions: 1 questions have no version, such as 'b'. Give each question at least one."
     )
 
 
 def test_blank_questions_are_left_out_of_orders():
     texts = Texts.of([text_of("a", "A?"), text_of("b", " \n"), text_of("c", "C?")])
-    kept, notes = inputs.without_empty_texts(texts, inputs.ORDER)
-    assert [text.example_id for text in kept] == ["a", "c"]
+    texts_left, notes = inputs.without_empty_texts(texts, inputs.ORDER)
+    assert [text.example_id for text in texts_left] == ["a", "c"]
     assert notes == ["Texts left out because they, or all to compare with, are blank: 1."]
-    assert inputs.without_empty_texts(kept, inputs.ORDER) == (kept, [])
+    assert inputs.without_empty_texts(texts_left, inputs.ORDER) == (texts_left, [])
 
 
 @pytest.mark.parametrize(
@@ -266,19 +266,19 @@ def test_the_published_order_comes_first_and_random_ones_follow():
     texts = Texts.of([text_of(str(i), f"q{i} " * 8) for i in range(43)])
     shards, note = inputs.published_and_random_orders(texts, tokenizer, 30, 0)
     assert len(shards) == 20 * 14  # three of 10 tokens each fit
-    first = [t for t in shards if t.cluster == "shard 0"]
-    assert [t.example_id for t in first] == [f"shard 0/order {i}" for i in range(20)]
-    assert [t.label for t in first] == [True] + [False] * 19
+    orders = [t for t in shards if t.cluster == "shard 0"]
+    assert [t.example_id for t in orders] == [f"shard 0/order {i}" for i in range(20)]
+    assert [t.label for t in orders] == [True] + [False] * 19
     assert {t.benchmark for t in shards} == {""}
     questions = [f"q{i} " * 8 for i in range(3)]
-    assert first[0].text == "\n\n".join(questions)
-    assert len({t.text for t in first[1:]}) > 3
-    assert all(sorted(t.text.split("\n\n")) == questions for t in first)
+    assert orders[0].text == "\n\n".join(questions)
+    assert len({t.text for t in orders[1:]}) > 3
+    assert all(sorted(t.text.split("\n\n")) == questions for t in orders)
     assert "in 14 shards" in note
     again, _ = inputs.published_and_random_orders(texts, tokenizer, 30, 0)
     assert parts_of(again) == parts_of(shards)
-    other, _ = inputs.published_and_random_orders(texts, tokenizer, 30, 1)
-    assert parts_of(other) != parts_of(shards)
+    of_another_seed, _ = inputs.published_and_random_orders(texts, tokenizer, 30, 1)
+    assert parts_of(of_another_seed) != parts_of(shards)
     many = Texts.of([text_of(str(i), f"q{i} " * 8) for i in range(60)])
     whole, note = inputs.published_and_random_orders(many, tokenizer, None, 0)
     assert (len(np.unique([t.cluster for t in whole])), note) == (20, "")
@@ -302,9 +302,9 @@ def test_the_published_order_comes_first_and_random_ones_follow():
     ],
 )
 def test_models_that_cannot_be_used_are_named(tmp_path, models, message):
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         Benchmark(questions="q", models=models).prepare(AuditStage(audit={}, runs=str(tmp_path)))
-    assert str(caught.value).startswith(message)
+    assert str(error.value).startswith(message)
 
 
 def test_models_by_name_are_paths_or_fields():
@@ -346,9 +346,9 @@ def test_the_comparison_chooses_the_texts_and_their_labels(tmp_path):
     versions = [("version/0/a", "A!", False), ("version/1/b", "B!", False)]
     assert read(versions=paths["versions"]) == (inputs.VERSIONS, questions + versions)
     assert read(order=True) == (inputs.ORDER, [("a", "A?", None), ("b", "B?", None)])
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as error:
         read(versions=paths["versions"], order=True)
-    assert str(caught.value) == (
+    assert str(error.value) == (
         "audit is 'versions and order': choose one comparison: fresh, versions or order."
     )
     for field in ("fresh", "versions"):
@@ -357,16 +357,16 @@ def test_the_comparison_chooses_the_texts_and_their_labels(tmp_path):
 
 
 def test_a_reference_that_is_given_is_used_and_scores_by_the_other_methods():
-    alone = AuditStage(audit={}, method={"loss": {"_target_": "L"}})
-    assert _with_reference(alone, inputs.FRESH) is alone
-    stage = replace(alone, reference=ReferenceConfig("REF", tokenizer="t"))
-    found = _with_reference(stage, inputs.FRESH)
-    assert [*found.method] == ["loss", "reference"]
-    assert found.method["loss"] == {"_target_": "L"}
-    assert _with_reference(found, inputs.FRESH) is found
-    assert [*_with_reference(found, inputs.ORDER).method] == ["loss"]
-    scoring = _stage_of_reference(found)
+    unreferenced = AuditStage(audit={}, method={"loss": {"_target_": "L"}})
+    assert _with_reference(unreferenced, inputs.FRESH) is unreferenced
+    stage = replace(unreferenced, reference=ReferenceConfig("REF", tokenizer="t"))
+    with_method = _with_reference(stage, inputs.FRESH)
+    assert [*with_method.method] == ["loss", "reference"]
+    assert with_method.method["loss"] == {"_target_": "L"}
+    assert _with_reference(with_method, inputs.FRESH) is with_method
+    assert [*_with_reference(with_method, inputs.ORDER).method] == ["loss"]
+    scoring = _stage_of_reference(with_method)
     assert scoring.model == ScoredModelConfig("REF", tokenizer="t")
     assert scoring.method == stage.method
-    only = replace(found, method={"reference": found.method["reference"]})
-    assert [*_stage_of_reference(only).method] == ["loss"]
+    reference_only = replace(with_method, method={"reference": with_method.method["reference"]})
+    assert [*_stage_of_reference(reference_only).method] == ["loss"]

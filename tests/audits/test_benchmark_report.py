@@ -30,6 +30,7 @@ from contamination.audits.benchmark.tables import (
 )
 from contamination.core.report.charts import INK, MEMBER, NONMEMBER
 from contamination.core.statistics.estimates import Estimate
+from tests.audits.checks import legend_labels
 
 BLIND_TESTS = BlindTests("", 0.4, 0.3, 0.5)
 NAN = float("nan")
@@ -62,14 +63,14 @@ COMPARISON = Comparison(
 UNTESTED = Comparison("", "n", 3, 4, "3 questions and 4 comparison texts are too few")
 
 
-def findings(*comparisons, control=inputs.FRESH, p=0.0246, alpha=0.05, **fields):
+def findings_of(*comparisons, control=inputs.FRESH, p=0.0246, alpha=0.05, **fields):
     adjusted = {(c.model, c.benchmark): p for c in comparisons if c.test is not None}
     return BenchmarkFindings(comparisons, adjusted, control, alpha, **fields)
 
 
 def test_the_table_of_verdicts_has_a_row_per_model_and_benchmark():
-    found = findings(COMPARISON, UNTESTED)
-    table = benchmark_table(found)
+    findings = findings_of(COMPARISON, UNTESTED)
+    table = benchmark_table(findings)
     assert (table.name, table.title) == ("benchmarks", "Verdicts")
     assert table.header == [
         "model", "benchmark", "verdict", "questions", "fresh questions", "p (one-sided)",
@@ -80,8 +81,8 @@ def test_the_table_of_verdicts_has_a_row_per_model_and_benchmark():
          "0.80 [0.70, 0.90]", "0.70 [0.60, 0.80]"],
         ["n", "–", "cannot be determined", "3", "4", "–", "–", "–", "–", "–", "–"],
     ]  # fmt: skip
-    first, second = table.data.astype(object).where(table.data.notna(), None).to_dict("records")
-    assert first == {
+    tested, untested = table.data.astype(object).where(table.data.notna(), None).to_dict("records")
+    assert tested == {
         "model": "m", "benchmark": "tq", "verdict": "leaked", "questions": 12, "others": 14,
         "question_units": 12, "other_units": 14, "p_value": 0.0123, "adjusted_p": 0.0246,
         "blind_p": pytest.approx(0.9), "reference_p": None, "left_out": 2, "orphans": 1,
@@ -91,13 +92,13 @@ def test_the_table_of_verdicts_has_a_row_per_model_and_benchmark():
         "matched_auroc_low": pytest.approx(0.6, abs=1e-3),
         "matched_auroc_high": pytest.approx(0.8, abs=1e-3),
     }  # fmt: skip
-    assert {name: value for name, value in second.items() if value is not None} == {
+    assert {name: value for name, value in untested.items() if value is not None} == {
         "model": "n", "benchmark": "", "verdict": "cannot be determined", "questions": 3,
         "others": 4, "question_units": 3, "other_units": 4, "left_out": 0, "orphans": 0,
         "obstacle": "3 questions and 4 comparison texts are too few",
     }  # fmt: skip
-    assert found.benchmarks.equals(table.data)
-    assert found.verdicts == {("m", "tq"): "leaked", ("n", ""): "cannot be determined"}
+    assert findings.benchmarks.equals(table.data)
+    assert findings.verdicts == {("m", "tq"): "leaked", ("n", ""): "cannot be determined"}
 
 
 ABOUT_P = (
@@ -107,24 +108,24 @@ ABOUT_P = (
 
 
 def test_what_counts_as_one_is_said_above_the_verdicts():
-    assert benchmark_table(findings(COMPARISON)).note == ABOUT_P
+    assert benchmark_table(findings_of(COMPARISON)).note == ABOUT_P
     units = replace(COMPARISON, units=(5, 6))
-    said = (
+    units_note = (
         "12 questions are 5 units and 14 fresh questions are 6: equal texts, and those of one "
         "cluster, count as one in p, d′, AUROC and the chart, by their mean. "
     )
-    table = benchmark_table(findings(units))
-    assert table.note == said + ABOUT_P
+    table = benchmark_table(findings_of(units))
+    assert table.note == units_note + ABOUT_P
     assert table.data[["question_units", "other_units"]].to_numpy().tolist() == [[5, 6]]
     paired = replace(COMPARISON, is_paired=True)
-    within = "Texts are compared within the same {} only. "
-    table = benchmark_table(findings(paired, control=inputs.VERSIONS))
-    assert table.note == within.format("cluster") + ABOUT_P
-    table = benchmark_table(findings(paired, control=inputs.ORDER))
-    assert table.note == within.format("shard") + ABOUT_P
-    table = benchmark_table(findings(units, replace(paired, benchmark="")))
+    within_note = "Texts are compared within the same {} only. "
+    table = benchmark_table(findings_of(paired, control=inputs.VERSIONS))
+    assert table.note == within_note.format("cluster") + ABOUT_P
+    table = benchmark_table(findings_of(paired, control=inputs.ORDER))
+    assert table.note == within_note.format("shard") + ABOUT_P
+    table = benchmark_table(findings_of(units, replace(paired, benchmark="")))
     assert " ".join(table.note.split()) == (
-        f"tq: {said}(no benchmark): {within.format('cluster')}{ABOUT_P}"
+        f"tq: {units_note}(no benchmark): {within_note.format('cluster')}{ABOUT_P}"
     )
 
 
@@ -136,7 +137,7 @@ def test_a_p_value_has_two_digits_that_count(p_value, text):
 
 
 def test_the_table_of_questions_lists_the_most_familiar_first():
-    table = question_table(findings(COMPARISON, UNTESTED))
+    table = question_table(findings_of(COMPARISON, UNTESTED))
     assert (table.name, table.title) == ("questions", "The most familiar questions")
     assert table.header == [
         "model", "benchmark", "question", "text", "score", "p", "corrected p"
@@ -157,16 +158,16 @@ def test_the_table_of_questions_lists_the_most_familiar_first():
         "p would be 0.80, and it takes 8 together to reach 0.1. The first 20 are shown; "
         "questions.csv has all."
     )
-    assert question_table(findings(COMPARISON)).header[0] == "question"
-    assert question_table(findings(UNTESTED)) is None
-    assert findings(UNTESTED).questions.empty
+    assert question_table(findings_of(COMPARISON)).header[0] == "question"
+    assert question_table(findings_of(UNTESTED)) is None
+    assert findings_of(UNTESTED).questions.empty
     open_verdict = replace(COMPARISON, blind=BlindTests("", 0.01, 0.5, 0.5))
-    assert question_table(findings(open_verdict)) is None
+    assert question_table(findings_of(open_verdict)) is None
 
 
 def test_the_text_of_ninety_characters_is_whole_and_twenty_questions_are_shown():
     many = pd.concat([RANKING] * 11, ignore_index=True).assign(text="x" * 90)
-    table = question_table(findings(replace(COMPARISON, ranking=many)))
+    table = question_table(findings_of(replace(COMPARISON, ranking=many)))
     assert (len(table.lines), len(table.data)) == (20, 22)
     assert {line[1] for line in table.lines} == {"x" * 90}
 
@@ -181,15 +182,15 @@ def test_the_text_of_ninety_characters_is_whole_and_twenty_questions_are_shown()
     ],
 )
 def test_the_p_value_of_a_question_is_said_to_be_that_of_the_comparison(control, is_paired, words):
-    found = findings(replace(COMPARISON, is_paired=is_paired), UNTESTED, control=control)
-    table = question_table(found)
+    findings = findings_of(replace(COMPARISON, is_paired=is_paired), UNTESTED, control=control)
+    table = question_table(findings)
     assert f"p: the chance that {words}" in table.note
     noun = "shards" if control == inputs.ORDER else "questions"
     assert (table.title, table.header[2]) == (f"The most familiar {noun}", noun[:-1])
 
 
 @pytest.mark.parametrize(
-    ("least", "said"),
+    ("least", "words"),
     [
         (0.1 / 12, ""),
         (0.101 / 12, "its corrected p would be 0.10, and it takes 2 together to reach 0.1. "),
@@ -197,13 +198,13 @@ def test_the_p_value_of_a_question_is_said_to_be_that_of_the_comparison(control,
         (1.21 / 12, "its corrected p would be 1.00, and all together cannot reach 0.1. "),
     ],
 )
-def test_it_is_said_how_many_questions_must_stand_out_together(least, said):
-    note = question_table(findings(replace(COMPARISON, least_question_p=least))).note
-    assert (said in note) if said else ("stand out" not in note)
+def test_it_is_said_how_many_questions_must_stand_out_together(least, words):
+    note = question_table(findings_of(replace(COMPARISON, least_question_p=least))).note
+    assert (words in note) if words else ("stand out" not in note)
 
 
 def test_the_table_of_methods_has_the_combination_first():
-    table = method_table(findings(COMPARISON, UNTESTED))
+    table = method_table(findings_of(COMPARISON, UNTESTED))
     assert (table.name, table.title) == ("methods", "Methods")
     assert table.header == ["model", "benchmark", "method", "AUROC", "matched AUROC"]
     assert table.lines == [
@@ -224,10 +225,10 @@ def test_the_table_of_methods_has_the_combination_first():
         "sees the model."
     )
     alone = replace(COMPARISON, benchmark="", estimates={("combined", ""): {}})
-    table = method_table(findings(alone))
+    table = method_table(findings_of(alone))
     assert table.lines == [["m", "–", "combined", "–", "–"]]
     assert "blind" not in table.note
-    assert findings(COMPARISON).methods["method"].tolist() == ["combined", "min_k", "blind"]
+    assert findings_of(COMPARISON).methods["method"].tolist() == ["combined", "min_k", "blind"]
 
 
 @pytest.mark.parametrize(
@@ -244,15 +245,15 @@ def test_the_table_of_methods_has_the_combination_first():
     ],
 )
 def test_the_terms_are_those_of_the_comparison(control, name, effect, auroc):
-    table = terms_table(findings(COMPARISON, control=control))
+    table = terms_table(findings_of(COMPARISON, control=control))
     assert (table.name, table.title, table.header) == (
         "terms", "How to read this", ["term", "meaning"]
     )  # fmt: skip
     assert [tuple(line) for line in table.lines[:-2]] == [*TERMS]
-    (found_name, meaning), (last, chance) = table.lines[-2:]
-    assert (found_name, last) == (name, "AUROC")
-    assert effect in meaning
-    assert auroc in chance
+    (effect_name, effect_meaning), (auroc_name, auroc_meaning) = table.lines[-2:]
+    assert (effect_name, auroc_name) == (name, "AUROC")
+    assert effect in effect_meaning
+    assert auroc in auroc_meaning
     assert table.data.to_dict("split")["data"] == table.lines
     assert [*table.data] == ["term", "meaning"]
 
@@ -261,25 +262,25 @@ SIZE = "0.90 [0.40, 1.40]"
 WITH_P = "(one-sided p = 0.025; blind p = 0.90)"
 
 
-def said_of(comparison, **fields):
-    found = findings(comparison, **fields)
-    return sentence(found, comparison)
+def sentence_of(comparison, **fields):
+    findings = findings_of(comparison, **fields)
+    return sentence(findings, comparison)
 
 
 def test_a_leak_is_told_with_its_condition_and_size():
     familiar = "The model finds the questions more familiar than the fresh questions:"
     size = f"d′ = {SIZE}, AUROC 0.80 [0.70, 0.90] (95% intervals)."
-    unless = ", unless the two sets differ in a way that the text tests do not see"
-    assert said_of(COMPARISON) == f"**Leaked: yes{unless}** {WITH_P}. {familiar} {size}"
-    assert said_of(COMPARISON, drawn=True) == (
+    condition = ", unless the two sets differ in a way that the text tests do not see"
+    assert sentence_of(COMPARISON) == f"**Leaked: yes{condition}** {WITH_P}. {familiar} {size}"
+    assert sentence_of(COMPARISON, drawn=True) == (
         f"**Leaked: yes** {WITH_P}. {familiar} {size} This holds if drawn.json, which is your own "
         "word and signed by nobody else, is true, and if the fresh questions have been private "
         "since before the model's training."
     )
     with_reference = replace(COMPARISON, reference_p=0.35)
-    assert "; blind p = 0.90; reference p = 0.35). The" in said_of(with_reference)
+    assert "; blind p = 0.90; reference p = 0.35). The" in sentence_of(with_reference)
     orders = replace(COMPARISON, blind=None, is_paired=True)
-    assert said_of(orders, control=inputs.ORDER) == (
+    assert sentence_of(orders, control=inputs.ORDER) == (
         "**Leaked: yes, if the published order is a random one** (one-sided p = 0.025). The model "
         f"finds the shards more familiar than the random orders: shift within shards = {SIZE}, "
         "AUROC 0.80 [0.70, 0.90] (95% intervals)."
@@ -289,60 +290,60 @@ def test_a_leak_is_told_with_its_condition_and_size():
 @pytest.mark.parametrize(("low", "is_weak"), [(0.01, False), (0.0, True)])
 def test_an_interval_that_includes_no_effect_is_weak_evidence(low, is_weak):
     weak = replace(COMPARISON, effect=(0.9, low, 1.4))
-    said = said_of(weak).partition("(95% intervals).")[2]
+    evidence = sentence_of(weak).partition("(95% intervals).")[2]
     words = "p is one-sided, and the two-sided interval of d′"
-    assert said == f" The evidence is weak: {words}, includes 0." * is_weak
-    said = said_of(replace(weak, is_paired=True)).partition("(95% intervals).")[2]
+    assert evidence == f" The evidence is weak: {words}, includes 0." * is_weak
+    evidence = sentence_of(replace(weak, is_paired=True)).partition("(95% intervals).")[2]
     why = ", which also has the uncertainty of the standard deviation"
-    assert said == f" The evidence is weak: {words}{why}, includes 0." * is_weak
+    assert evidence == f" The evidence is weak: {words}{why}, includes 0." * is_weak
 
 
 def test_no_evidence_is_told_with_what_would_have_been_found():
-    none = f"**No evidence of a leak** {WITH_P.replace('0.025', '0.30')}."
-    last = "This does not show that nothing leaked."
-    found = (
+    verdict = f"**No evidence of a leak** {WITH_P.replace('0.025', '0.30')}."
+    caveat = "This does not show that nothing leaked."
+    power = (
         f"An effect of d′ ≥ 0.88 would have been found with 80% power; the effect seen is {SIZE}."
     )
-    assert said_of(COMPARISON, p=0.3) == f"{none} {found} {last}"
-    endless = replace(COMPARISON, smallest_effect=np.inf)
-    assert said_of(endless, p=0.3) == f"{none} {last}"
-    swapped = replace(endless, effect=(-1.0, -2.0, -0.01))
-    assert said_of(swapped, p=0.3) == (
-        f"{none} The fresh questions look more familiar than the questions: check whether the two "
-        f"files are swapped. {last}"
+    assert sentence_of(COMPARISON, p=0.3) == f"{verdict} {power} {caveat}"
+    without_power = replace(COMPARISON, smallest_effect=np.inf)
+    assert sentence_of(without_power, p=0.3) == f"{verdict} {caveat}"
+    swapped = replace(without_power, effect=(-1.0, -2.0, -0.01))
+    assert sentence_of(swapped, p=0.3) == (
+        f"{verdict} The fresh questions look more familiar than the questions: check whether the "
+        f"two files are swapped. {caveat}"
     )
-    assert "swapped" not in said_of(replace(endless, effect=(-1.0, -2.0, 0.0)), p=0.3)
-    orders = said_of(replace(COMPARISON, blind=None), p=0.3, control=inputs.ORDER)
+    assert "swapped" not in sentence_of(replace(without_power, effect=(-1.0, -2.0, 0.0)), p=0.3)
+    orders = sentence_of(replace(COMPARISON, blind=None), p=0.3, control=inputs.ORDER)
     assert ". A shift within shards ≥ 0.88 would have been found" in orders
 
 
 def test_it_is_told_why_nothing_can_be_determined_and_what_to_do():
-    first = "**Cannot be determined**: "
-    assert said_of(UNTESTED) == f"{first}{UNTESTED.obstacle}. {ADVICE}"
-    equal = replace(UNTESTED, obstacle="all texts have the same score")
-    assert said_of(equal) == f"{first}all texts have the same score."
+    verdict = "**Cannot be determined**: "
+    assert sentence_of(UNTESTED) == f"{verdict}{UNTESTED.obstacle}. {ADVICE}"
+    alike = replace(UNTESTED, obstacle="all texts have the same score")
+    assert sentence_of(alike) == f"{verdict}all texts have the same score."
     may_be = "so that a difference of the scores (p = 0.05) may be one of the texts"
     differ = replace(COMPARISON, blind=BlindTests("", 0.01, 0.5, 0.5))
     reason = f"the two sets differ as texts (blind p = 0.03), {may_be}. {ADVICE}"
-    assert said_of(differ, p=0.05) == first + reason
+    assert sentence_of(differ, p=0.05) == verdict + reason
     nothing = "so that nothing follows from the scores (p = 0.051)"
-    assert said_of(differ, p=0.051) == first + reason.replace(may_be, nothing)
+    assert sentence_of(differ, p=0.051) == verdict + reason.replace(may_be, nothing)
     untold = replace(COMPARISON, blind=BlindTests("there is one letter"))
-    assert said_of(untold, p=0.05) == (
-        f"{first}the texts could not be compared without the model, because there is one letter, "
+    assert sentence_of(untold, p=0.05) == (
+        f"{verdict}the texts could not be compared without the model, because there is one letter, "
         f"{may_be}. {ADVICE}"
     )
-    known = replace(COMPARISON, reference_p=0.05)
-    assert said_of(known, p=0.05) == (
-        f"{first}the reference finds the questions more familiar as well (reference p = 0.05); if "
-        f"it has not seen them, the texts differ, {may_be}. If it may have seen them, leave it "
+    known_to_reference = replace(COMPARISON, reference_p=0.05)
+    assert sentence_of(known_to_reference, p=0.05) == (
+        f"{verdict}the reference finds the questions more familiar as well (reference p = 0.05); "
+        f"if it has not seen them, the texts differ, {may_be}. If it may have seen them, leave it "
         f"out. {ADVICE}"
     )
-    assert said_of(replace(COMPARISON, reference_p=0.051)).startswith("**Leaked")
+    assert sentence_of(replace(COMPARISON, reference_p=0.051)).startswith("**Leaked")
 
 
 def warnings_of(*comparisons, **fields):
-    return [*report_module._warnings(findings(*comparisons, **fields))]
+    return [*report_module._warnings(findings_of(*comparisons, **fields))]
 
 
 CALM = replace(COMPARISON, left_out=0, orphans=0)
@@ -356,8 +357,8 @@ def test_warnings_name_what_was_left_out_and_what_may_hide_a_leak():
     )
     assert warnings_of(COMPARISON) == [f"2 texts were {short}{with_them.format('1 text')}"]
     assert warnings_of(replace(CALM, left_out=1)) == [f"1 text was {short}"]
-    two = warnings_of(replace(CALM, left_out=1), replace(CALM, model="n", left_out=3))
-    assert two == [f"**m.** 1 text was {short}", f"**n.** 3 texts were {short}"]
+    of_two_models = warnings_of(replace(CALM, left_out=1), replace(CALM, model="n", left_out=3))
+    assert of_two_models == [f"**m.** 1 text was {short}", f"**n.** 3 texts were {short}"]
     hides = "and may have leaked with it, which hides a part of the difference."
     like = "of a question (13 words in a row, or all but a typing error)"
     assert warnings_of(CALM, similar=1) == [
@@ -384,28 +385,30 @@ def matched(estimate_of_matched):
 
 def test_a_leak_that_matching_does_not_confirm_has_a_warning():
     part = "part of the difference may be one of the texts."
-    low = matched(estimate(0.6, 0.2))
-    after = "After matching on what the texts alone tell, the AUROC is 0.60 [0.40, 0.80], whose"
-    assert warnings_of(low) == [f"{after} interval includes 0.5: {part}"]
-    could_not = "The AUROC could not be matched on what the texts alone tell"
-    assert warnings_of(matched(UNMATCHED)) == [f"{could_not} (it needs ≥ 20 texts): {part}"]
-    assert warnings_of(replace(CALM, estimates=None)) == [f"{could_not}: {part}"]
-    assert warnings_of(low, drawn=True) == []
-    assert warnings_of(low, p=0.3) == []
-    assert warnings_of(low, control=inputs.VERSIONS) == []
-    assert warnings_of(replace(low, is_paired=True)) == []
-    (of_model, _) = warnings_of(low, replace(low, model="n"))
+    unconfirmed = matched(estimate(0.6, 0.2))
+    assert warnings_of(unconfirmed) == [
+        "After matching on what the texts alone tell, the AUROC is 0.60 [0.40, 0.80], whose "
+        f"interval includes 0.5: {part}"
+    ]
+    unmatched = "The AUROC could not be matched on what the texts alone tell"
+    assert warnings_of(matched(UNMATCHED)) == [f"{unmatched} (it needs ≥ 20 texts): {part}"]
+    assert warnings_of(replace(CALM, estimates=None)) == [f"{unmatched}: {part}"]
+    assert warnings_of(unconfirmed, drawn=True) == []
+    assert warnings_of(unconfirmed, p=0.3) == []
+    assert warnings_of(unconfirmed, control=inputs.VERSIONS) == []
+    assert warnings_of(replace(unconfirmed, is_paired=True)) == []
+    (of_model, _) = warnings_of(unconfirmed, replace(unconfirmed, model="n"))
     assert of_model.startswith("**m.** After matching")
 
 
 def test_the_report_has_conclusions_tables_limits_and_facts(monkeypatch):
     monkeypatch.setattr(report_module, "_score_chart", lambda findings, comparison: comparison)
-    found = findings(COMPARISON, UNTESTED)
-    content = report(found, {"model": "DIR"})
+    findings = findings_of(COMPARISON, UNTESTED)
+    content = report(findings, {"model": "DIR"})
     assert content.title == "Did the questions leak?"
     assert [*content.conclusions] == [
-        f"**m, tq.** {sentence(found, COMPARISON)}",
-        f"**n, (no benchmark).** {sentence(found, UNTESTED)}",
+        f"**m, tq.** {sentence(findings, COMPARISON)}",
+        f"**n, (no benchmark).** {sentence(findings, UNTESTED)}",
     ]
     names = [table.name for table in content.tables]
     assert names == ["benchmarks", "questions", "methods", "terms"]
@@ -416,12 +419,14 @@ def test_the_report_has_conclusions_tables_limits_and_facts(monkeypatch):
         "model": "DIR", "test": "one-sided, level 0.05",
         "tests of the texts": "level 0.05, whatever the level of the test",
     }  # fmt: skip
-    two = report(findings(COMPARISON, replace(COMPARISON, model="n"), alpha=0.01), {})
-    assert two.facts["test"] == "one-sided, level 0.01, corrected over models and benchmarks (Holm)"
-    untested = report(findings(UNTESTED), {})
+    two_models = findings_of(COMPARISON, replace(COMPARISON, model="n"), alpha=0.01)
+    assert report(two_models, {}).facts["test"] == (
+        "one-sided, level 0.01, corrected over models and benchmarks (Holm)"
+    )
+    untested = report(findings_of(UNTESTED), {})
     assert [table.name for table in untested.tables] == ["benchmarks", "terms"]
     assert [*untested.charts] == []
-    orders = report(findings(replace(COMPARISON, blind=None), control=inputs.ORDER), {})
+    orders = report(findings_of(replace(COMPARISON, blind=None), control=inputs.ORDER), {})
     assert [*orders.limits] == [
         *LIMITS,
         "That the published order is a random one. Where neighbours are alike (sorted by topic or "
@@ -430,8 +435,8 @@ def test_the_report_has_conclusions_tables_limits_and_facts(monkeypatch):
 
 
 def test_the_chart_has_histograms_of_both_sides_in_percent():
-    found = findings(UNTESTED, replace(COMPARISON, benchmark="T/Q", units=(3, 2)))
-    (chart,) = report(found, {}).charts
+    findings = findings_of(UNTESTED, replace(COMPARISON, benchmark="T/Q", units=(3, 2)))
+    (chart,) = report(findings, {}).charts
     assert chart.name == "scores-1-m-t-q"
     assert chart.title == "Scores of questions and comparison texts, m T/Q"
     assert chart.label == (
@@ -458,20 +463,20 @@ def test_the_chart_has_histograms_of_both_sides_in_percent():
         assert max(heights) == pytest.approx(100 / len(values))
         assert side[0].get_x() == -1
         assert side[-1].get_x() + side[-1].get_width() == pytest.approx(2)
-    (legend,) = chart.figure.legends
-    assert [text.get_text() for text in legend.texts] == ["questions", "comparison"]
+    assert legend_labels(chart) == ["questions", "comparison"]
 
 
 def test_the_chart_of_one_comparison_of_texts_names_none():
-    found = findings(COMPARISON)
-    chart = report_module._score_chart(found, COMPARISON)
+    findings = findings_of(COMPARISON)
+    chart = report_module._score_chart(findings, COMPARISON)
     assert chart.title == "Scores of questions and comparison texts"
     assert chart.figure.axes[0].get_ylabel() == "texts of the side (%)"
 
 
 def test_the_names_of_a_comparison_are_those_that_differ():
-    other = replace(COMPARISON, benchmark="")
-    assert findings(COMPARISON).about(COMPARISON) == []
-    assert findings(COMPARISON, other).about(other) == ["(no benchmark)"]
-    assert findings(COMPARISON, replace(COMPARISON, model="n")).about(COMPARISON) == ["m"]
-    assert Findings([other], {}, inputs.FRESH, 0.05).verdict(other) == "no evidence"
+    without_benchmark = replace(COMPARISON, benchmark="")
+    assert findings_of(COMPARISON).about(COMPARISON) == []
+    assert findings_of(COMPARISON, without_benchmark).about(without_benchmark) == ["(no benchmark)"]
+    assert findings_of(COMPARISON, replace(COMPARISON, model="n")).about(COMPARISON) == ["m"]
+    untested = Findings([without_benchmark], {}, inputs.FRESH, 0.05)
+    assert untested.verdict(without_benchmark) == "no evidence"

@@ -138,7 +138,7 @@ def test_the_lines_of_a_jsonl_are_books_by_their_titles_or_one_book(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ('{"text": "x"}\n{', "line 2 is not JSON ("),
         ('\n{"text": 3}', "line 2 is not an object with a string as its `text`. "),
@@ -148,13 +148,13 @@ def test_the_lines_of_a_jsonl_are_books_by_their_titles_or_one_book(tmp_path):
         ('{"text": " ", "title": "T"}', "the book 'T' has no text. "),
     ],
 )
-def test_a_line_that_is_no_book_is_named(tmp_path, content, said):
+def test_a_line_that_is_no_book_is_named(tmp_path, content, message):
     path = tmp_path / "mine.jsonl"
     path.write_text(content)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as error:
         read_books({"suspects": str(path)})
-    assert str(caught.value).startswith(f"audit.suspects: {path} can't be used: {said}")
-    assert str(caught.value).endswith(". Fix the file, or remove it.")
+    assert str(error.value).startswith(f"audit.suspects: {path} can't be used: {message}")
+    assert str(error.value).endswith(". Fix the file, or remove it.")
 
 
 def test_two_books_of_one_title_and_folders_without_books_are_named(tmp_path):
@@ -162,30 +162,30 @@ def test_two_books_of_one_title_and_folders_without_books_are_named(tmp_path):
         (tmp_path / role).mkdir()
         (tmp_path / role / f"{name}.txt").write_text(name)
     folders = {role: str(tmp_path / role) for role in ("positives", "suspects")}
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as error:
         read_books(folders)
-    assert str(caught.value) == (
+    assert str(error.value) == (
         f"audit.suspects: two books are called 'A', in {tmp_path}/positives/a.txt and in "
         f"{tmp_path}/suspects/A.txt. Remove one, or give them different titles."
     )
     (tmp_path / "none").mkdir()
-    for folder, said in (
+    for folder, message in (
         (tmp_path / "none", "it has no book. Give a folder of books, each a .txt, .epub, .jsonl "
          "file, or one such file."),
         (tmp_path / "no", "there is no such folder. Give a folder of books."),
     ):  # fmt: skip
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ConfigError) as error:
             read_books({"suspects": str(folder)})
-        assert str(caught.value) == f"audit.suspects is {str(folder)!r}: {said}"
+        assert str(error.value) == f"audit.suspects is {str(folder)!r}: {message}"
 
 
 def test_five_books_of_each_label_are_needed():
     books = [Book(role, f"{role} {i}", "", "") for role in ("positives", "negatives")
              for i in range(5)]  # fmt: skip
     check_validation_book_counts(books)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as error:
         check_validation_book_counts(books[:-1])
-    assert str(caught.value) == (
+    assert str(error.value) == (
         "audit.negatives: it has 4 books, too few to choose a threshold on some and to evaluate it "
         "on others. Give at least 5, better 20 or more."
     )

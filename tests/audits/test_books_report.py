@@ -14,9 +14,10 @@ from contamination.audits.books.selection import CandidateAccuracy, SnippetRule
 from contamination.audits.books.snippets import BookSnippets, SnippetPlan, list_word_spans
 from contamination.core.report import charts
 from contamination.data.examples import make_text
+from tests.audits.checks import legend_labels, ticks
 
-FOUND = Suspect("Emma", 6, 0.8, CorrectedRate(0.7, 0.4, 0.9), 0.0123, 0.0246)
-OTHER = Suspect("Long " * 9, 5, 0.25, CorrectedRate(0.12, 0.0, 0.34), 0.4, 0.4)
+EMMA = Suspect("Emma", 6, 0.8, CorrectedRate(0.7, 0.4, 0.9), 0.0123, 0.0246)
+LONG_TITLED = Suspect("Long " * 9, 5, 0.25, CorrectedRate(0.12, 0.0, 0.34), 0.4, 0.4)
 ACCURACIES = [
     CandidateAccuracy(("loss", ""), -2.0, 0.6, 0.5, 0.7, 0.55, 0.6, 0.5),
     CandidateAccuracy(("min_k", "k=0.2"), 1.23456, 0.9, 0.8, 0.95, 0.85, 0.9, 0.2),
@@ -24,7 +25,7 @@ ACCURACIES = [
 RESULT = BooksResult(
     [a.candidate for a in ACCURACIES], SnippetRule(1, 1.23456), ACCURACIES,
     Rates(np.array([0.9, 0.7]), np.full(2, 4.0)), Rates(np.array([0.1, 0.0, 0.2]), np.full(3, 4.0)),
-    True, [FOUND, OTHER], np.array([0.01, 0.01]),
+    True, [EMMA, LONG_TITLED], np.array([0.01, 0.01]),
 )  # fmt: skip
 
 
@@ -81,26 +82,28 @@ def test_the_suspects_that_stand_out_are_named_first_with_their_shares():
     assert [*content_of().conclusions] == [
         f"{HAVE_MORE.format('1 of 2')}{emma}.", RULE, NOT_SHOWN.format("the others"), CORRECTED,
     ]  # fmt: skip
-    all_found = replace(RESULT, suspects=[FOUND])
+    all_found = replace(RESULT, suspects=[EMMA])
     assert [*content_of(all_found).conclusions] == [
         f"{HAVE_MORE.format('1 of 1')}{emma}.", RULE, CORRECTED
     ]  # fmt: skip
-    untold = [replace(FOUND, title=f"T{i}", corrected=None) for i in range(7)]
+    uncorrected = [replace(EMMA, title=f"T{i}", corrected=None) for i in range(7)]
     titles = "; ".join(f"'T{i}' (80% of its snippets)" for i in range(5))
-    several = replace(RESULT, suspects=untold, separated=False)
+    several = replace(RESULT, suspects=uncorrected, separated=False)
     assert [*content_of(several).conclusions] == [
         f"{HAVE_MORE.format('7 of 7')}{titles}; and 2 more.", RULE
     ]  # fmt: skip
-    five = replace(several, suspects=untold[:5])
+    five = replace(several, suspects=uncorrected[:5])
     assert content_of(five).conclusions[0].endswith(f"{titles}.")
 
 
-@pytest.mark.parametrize(("q", "found"), [(0.05, 1), (np.nextafter(0.05, 1), 1), (0.0501, 0)])
+@pytest.mark.parametrize(
+    ("q", "number_found"), [(0.05, 1), (np.nextafter(0.05, 1), 1), (0.0501, 0)]
+)
 @pytest.mark.usefixtures("without_charts")
-def test_a_suspect_stands_out_up_to_a_false_discovery_rate_of_five_percent(q, found):
-    result = replace(RESULT, suspects=[replace(FOUND, q=q), OTHER])
+def test_a_suspect_stands_out_up_to_a_false_discovery_rate_of_five_percent(q, number_found):
+    result = replace(RESULT, suspects=[replace(EMMA, q=q), LONG_TITLED])
     assert build_report(result, BOOKS).counts == {
-        "positives": 2, "negatives": 3, "suspects": 2, "snippets": 11, "found": found,
+        "positives": 2, "negatives": 3, "suspects": 2, "snippets": 11, "found": number_found,
     }  # fmt: skip
 
 
@@ -109,7 +112,7 @@ NORMALLY = "(audit.null_model=normal needs fewer, but assumes that books are nor
 
 
 @pytest.mark.parametrize(
-    ("lowest", "null_model", "said"),
+    ("lowest", "null_model", "conclusion"),
     [
         (
             [0.02, 0.02], RANKS,
@@ -144,11 +147,11 @@ NORMALLY = "(audit.null_model=normal needs fewer, but assumes that books are nor
     ids=["each could", "none could", "together", "a single one", "normal"],
 )  # fmt: skip
 @pytest.mark.usefixtures("without_charts")
-def test_where_none_stands_out_it_is_said_whether_one_could(lowest, null_model, said):
-    suspects = [OTHER] * len(lowest)
+def test_where_none_stands_out_it_is_said_whether_one_could(lowest, null_model, conclusion):
+    suspects = [LONG_TITLED] * len(lowest)
     result = replace(RESULT, suspects=suspects, lowest_p=np.array(lowest))
-    found = content_of(result, replace(BOOKS, null_model=null_model)).conclusions
-    assert [*found] == [said, RULE, NOT_SHOWN.format("they"), CORRECTED]
+    conclusions = content_of(result, replace(BOOKS, null_model=null_model)).conclusions
+    assert [*conclusions] == [conclusion, RULE, NOT_SHOWN.format("they"), CORRECTED]
 
 
 OVERLAP = (
@@ -163,9 +166,10 @@ def test_warnings_of_a_report_on_books():
     whole = {"suspects/Emma": snippets_of(6, 6)}
     assert [*content_of(books=replace(BOOKS, snippets=whole)).warnings] == []
     books = replace(BOOKS, blind=(0.75, 0.65, 0.85), boilerplate=["up to 9 words", "others"])
-    blind, not_told, shared, overlap = content_of(replace(RESULT, separated=False), books).warnings
+    result = replace(RESULT, separated=False)
+    blind, no_share, shared, overlap = content_of(result, books).warnings
     assert "(blind AUROC 0.75 [0.65, 0.85])" in blind
-    assert not_told == (
+    assert no_share == (
         "On held-out books the rates of positives are not significantly above those of negatives, "
         "so the share of a book that was trained on can't be told. Give more validation books, or "
         "longer or more snippets, or other methods."
@@ -202,12 +206,12 @@ def test_the_tables_of_a_report_on_books():
     ]  # fmt: skip
     assert suspects.lines == [
         ["1", "80", "Emma", "70", "40 to 90", "0.012", "0.025"],
-        ["2", "25", OTHER.title, "12", "0 to 34", "0.4", "0.4"],
+        ["2", "25", LONG_TITLED.title, "12", "0 to 34", "0.4", "0.4"],
     ]
     assert suspects.data.to_dict("records") == [
         {"rank": 1, "contamination_rate": 0.8, "title": "Emma", "snippets": 6, "corrected": 0.7,
          "low": 0.4, "high": 0.9, "p": 0.0123, "q": 0.0246},
-        {"rank": 2, "contamination_rate": 0.25, "title": OTHER.title, "snippets": 5,
+        {"rank": 2, "contamination_rate": 0.25, "title": LONG_TITLED.title, "snippets": 5,
          "corrected": 0.12, "low": 0.0, "high": 0.34, "p": 0.4, "q": 0.4},
     ]  # fmt: skip
     assert suspects.note == (
@@ -222,8 +226,8 @@ def test_the_tables_of_a_report_on_books():
         ["min_k k=0.2 (chosen)", "0.90 [0.80, 0.95]", "0.85", "0.90", "0.20", "1.235"],
         ["blind (no model)", "0.55 [0.45, 0.65]", "–", "–", "–", "–"],
     ]
-    known = candidates.data.astype(object).where(candidates.data.notna(), None)
-    assert known.to_dict("records") == [
+    accuracies = candidates.data.astype(object).where(candidates.data.notna(), None)
+    assert accuracies.to_dict("records") == [
         {"method": "loss", "variant": "", "chosen": False, "auroc": 0.6, "low": 0.5, "high": 0.7,
          "accuracy": 0.55, "tpr": 0.6, "fpr": 0.5, "threshold": -2.0},
         {"method": "min_k", "variant": "k=0.2", "chosen": True, "auroc": 0.9, "low": 0.8,
@@ -254,17 +258,12 @@ def test_the_tables_of_a_report_on_books():
 
 @pytest.mark.usefixtures("without_charts")
 def test_a_share_that_cannot_be_told_is_said_to_be_so():
-    untold = replace(RESULT, suspects=[replace(OTHER, corrected=None)], separated=False)
+    untold = replace(RESULT, suspects=[replace(LONG_TITLED, corrected=None)], separated=False)
     table = content_of(untold).tables[0]
-    assert table.lines == [["1", "25", OTHER.title, "can't be told", "–", "0.4", "0.4"]]
+    assert table.lines == [["1", "25", LONG_TITLED.title, "can't be told", "–", "0.4", "0.4"]]
     ends = table.data[["corrected", "low", "high"]]
     assert ends.isna().all(axis=None)
     assert {*ends.dtypes} == {np.dtype(float)}
-
-
-def legend_of(chart):
-    (legend,) = chart.figure.legends
-    return [text.get_text() for text in legend.texts]
 
 
 def test_the_chart_of_shares_has_each_suspects_share_interval_and_rate():
@@ -290,18 +289,16 @@ def test_the_chart_of_shares_has_each_suspects_share_interval_and_rate():
         ([], [], "o", accent), ([], [], "|", ink),
     ]  # fmt: skip
     assert axes.lines[6].get_linestyle() == "-"
-    assert legend_of(chart) == ["corrected, with 95% interval", "contamination rate"]
+    assert legend_labels(chart) == ["corrected, with 95% interval", "contamination rate"]
     assert axes.get_xlabel() == "share of the book (%)"
     assert axes.get_xlim() == (-2, 102)
     assert axes.get_ylim() == pytest.approx((-0.7, 1.7))
-    labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["Emma", f"{OTHER.title[:39]}…"]
-    assert [*axes.get_yticks()] == [1, 0]
+    assert ticks(axes.yaxis) == {"Emma": 1, f"{LONG_TITLED.title[:39]}…": 0}
     assert not any(line.get_visible() for line in axes.get_ygridlines())
 
 
 def test_the_forty_suspects_with_the_highest_rates_are_drawn_and_long_titles_are_cut():
-    many = replace(RESULT, suspects=[replace(FOUND, title="x" * 40)] + [OTHER] * 40)
+    many = replace(RESULT, suspects=[replace(EMMA, title="x" * 40)] + [LONG_TITLED] * 40)
     chart = report_module._share_chart(many)
     labels = [label.get_text() for label in chart.figure.axes[0].get_yticklabels()]
     assert (len(labels), labels[0]) == (40, "x" * 40)
@@ -321,7 +318,7 @@ def test_the_chart_of_scores_has_the_chosen_methods_scores_and_the_threshold():
     (line,) = axes.lines
     assert [*line.get_xdata()] == [1.23456] * 2
     assert (to_hex(line.get_color()), line.get_linestyle()) == (charts.INK, "--")
-    assert legend_of(chart) == ["positives", "negatives", "threshold"]
+    assert legend_labels(chart) == ["positives", "negatives", "threshold"]
     positives, negatives = axes.containers
     for bars, colour in ((positives, charts.MEMBER), (negatives, charts.NONMEMBER)):
         assert len(bars) == 40
@@ -341,7 +338,7 @@ def test_the_chart_of_rates_counts_the_books_of_each_role():
     (axes,) = chart.figure.axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("contamination rate (%)", "books")
     assert axes.get_xlim() == (0, 100)
-    assert legend_of(chart) == ["negatives", "positives", "suspects"]
+    assert legend_labels(chart) == ["negatives", "positives", "suspects"]
     colours = (charts.NONMEMBER, charts.MEMBER, charts.ACCENT)
     for bars, colour, books in zip(axes.containers, colours, (3, 2, 2), strict=True):
         assert {to_hex(bar.get_facecolor()) for bar in bars} == {colour}
@@ -353,5 +350,5 @@ def test_shares_are_drawn_only_where_they_are_told(monkeypatch):
     for name in ("_share_chart", "_score_chart", "_rate_chart"):
         monkeypatch.setattr(report_module, name, lambda *_, name=name: name)
     assert [*content_of().charts] == ["_share_chart", "_score_chart", "_rate_chart"]
-    untold = replace(RESULT, suspects=[replace(FOUND, corrected=None)], separated=False)
+    untold = replace(RESULT, suspects=[replace(EMMA, corrected=None)], separated=False)
     assert [*content_of(untold).charts] == ["_score_chart", "_rate_chart"]

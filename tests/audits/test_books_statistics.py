@@ -57,54 +57,58 @@ def test_the_p_value_by_angles_is_students():
     assert normal_p_values(rates, snippets, RATES) == pytest.approx(expected)
 
 
+def of_nine(values):
+    """Rates of nine snippets each."""
+    return Rates(values, np.full(len(values), 9.0))
+
+
 @pytest.mark.parametrize(("factor", "is_higher"), [(0.99, False), (1.01, True)])
 def test_rates_are_higher_beyond_students_quantile_of_the_smaller_group(factor, is_higher):
     error = np.sqrt(0.04 / 3 / 4 + 0.0025 / 3)
     difference = factor * student.ppf(0.975, 2) * error
     positives = 0.3 + difference + np.array([-0.1, 0.1, -0.1, 0.1])
     negatives = 0.3 + np.array([-0.05, 0, 0.05])
-    of = lambda values: Rates(values, np.full(len(values), 9.0))  # noqa: E731
-    assert is_significantly_higher(of(positives), of(negatives)) == is_higher
+    assert is_significantly_higher(of_nine(positives), of_nine(negatives)) == is_higher
 
 
 def test_books_of_equal_rates_have_a_least_variance():
-    of = lambda value: Rates(np.full(5, value), np.full(5, 9.0))  # noqa: E731
-    assert is_significantly_higher(of(0.5 + 1e-4), of(0.5))
-    assert not is_significantly_higher(of(0.5 + 4e-5), of(0.5))
+    half, barely_more, more = (of_nine(np.full(5, rate)) for rate in (0.5, 0.5 + 4e-5, 0.5 + 1e-4))
+    assert is_significantly_higher(more, half)
+    assert not is_significantly_higher(barely_more, half)
 
 
 def test_the_interval_of_a_share_has_the_uncertainty_of_all_three_rates():
     sides = [Rates(np.array(v), np.full(6, 50.0)) for v in
              ([0.8, 0.85, 0.9, 0.75, 0.8, 0.7], [0.1, 0.15, 0.05, 0.1, 0.2, 0.12])]  # fmt: skip
-    found = correct_rate(0.45, 40, *sides, seed=1)
-    t, f = (side.values.mean() for side in sides)
-    assert found.value == pytest.approx((0.45 - f) / (t - f))
+    rate = correct_rate(0.45, 40, *sides, seed=1)
+    tpr, fpr = (side.values.mean() for side in sides)
+    assert rate.value == pytest.approx((0.45 - fpr) / (tpr - fpr))
     rng = np.random.default_rng(9)
     levels = rng.random(100_000)
     high, low = (side.predictive_quantiles(levels) for side in sides)
     gaps = np.maximum(high - low, 1e-3)
     shares = np.clip((rng.beta(18.5, 22.5, 100_000) - low) / gaps, 0, 1)
     ends = np.quantile(shares, [0.025, 0.975])
-    assert (found.low, found.high) == pytest.approx(ends, abs=0.03)
-    assert correct_rate(0.45, 40, *sides, seed=1) == found
-    assert correct_rate(0.45, 40, *sides, seed=2) != found
+    assert (rate.low, rate.high) == pytest.approx(ends, abs=0.03)
+    assert correct_rate(0.45, 40, *sides, seed=1) == rate
+    assert correct_rate(0.45, 40, *sides, seed=2) != rate
 
 
 def test_a_share_that_some_draws_cannot_tell_may_be_all_or_nothing():
     sides = [Rates(np.array(v), np.full(2, 50.0)) for v in ([0.5, 0.6], [0.3, 0.4])]
-    found = correct_rate(0.45, 40, *sides, seed=0)
-    assert found.value == pytest.approx(0.5)
-    assert (found.low, found.high) == (0, 1)
+    rate = correct_rate(0.45, 40, *sides, seed=0)
+    assert rate.value == pytest.approx(0.5)
+    assert (rate.low, rate.high) == (0, 1)
 
 
 def audited(null_model="ranks", seed=0):
-    def made(name, levels, effective=4):
+    def book(name, levels, effective=4):
         return BookScores(name, np.array([levels], float), effective)
 
-    positives = [made(f"p{i}", [2, 2, 2, 2], 3) for i in range(5)]
-    negatives = [made(f"n{i}", [0, 0, 0, 0]) for i in range(5)]
-    suspects = [made("d", [0, 0, 0, 0, 0]), made("b", [2, 2, 2, 2]), made("c", [2, 0, 2, 0]),
-                made("a", [2, 2, 2, 2])]  # fmt: skip
+    positives = [book(f"p{i}", [2, 2, 2, 2], 3) for i in range(5)]
+    negatives = [book(f"n{i}", [0, 0, 0, 0]) for i in range(5)]
+    suspects = [book("d", [0, 0, 0, 0, 0]), book("b", [2, 2, 2, 2]), book("c", [2, 0, 2, 0]),
+                book("a", [2, 2, 2, 2])]  # fmt: skip
     return audit_books([("loss", "")], positives, negatives, suspects, null_model, seed)
 
 
@@ -152,21 +156,21 @@ def snippets_of(name, number):
     [((6, 4, 5), 4, 3), ((1,) * 20, 1, 5), ((1,) * 19, 1, 3), ((900, 600), 500, 3)],
 )
 def test_the_blind_row_has_as_many_snippets_of_each_book(monkeypatch, sizes, per_book, folds):
-    given = []
+    calls = []
 
     def baseline(*arguments):
-        given.append(arguments)
+        calls.append(arguments)
         return SimpleNamespace(estimates=estimates)
 
     def estimates(members, others, metrics, draws):
-        given.append((members.tolist(), others.tolist(), [m.name for m in metrics], draws))
+        calls.append((members.tolist(), others.tolist(), [m.name for m in metrics], draws))
         value = np.linspace(0.5, 0.7, 401)
         return {"auroc": Estimate(1, 1, 0.6, value)}
 
     monkeypatch.setattr(evaluation, "blind_baseline", baseline)
     books = [snippets_of(chr(97 + i), size) for i, size in enumerate(sizes)]
     auroc, low, high = evaluation.blind_auroc_and_interval(books[:1], books[1:], 3)
-    (texts, is_member, seed, found_folds, book), (members, others, metrics, _) = given
+    (texts, is_member, seed, used_folds, book), (members, others, metrics, _) = calls
     assert (auroc, low, high) == pytest.approx((0.6, 0.505, 0.695))
     assert texts == [
         f"{chr(97 + i)}{(2 * place + 1) * size // (2 * per_book)}"
@@ -176,29 +180,27 @@ def test_the_blind_row_has_as_many_snippets_of_each_book(monkeypatch, sizes, per
     assert is_member.tolist() == [i == 0 for i in book]
     assert members == [*range(per_book)]
     assert others == [*range(per_book, len(texts))]
-    assert (found_folds, metrics) == (folds, ["auroc"])
-    given.clear()
+    assert (used_folds, metrics) == (folds, ["auroc"])
+    calls.clear()
     evaluation.blind_auroc_and_interval(books[:1], books[1:], 4)
-    assert given[0][2] != seed
+    assert calls[0][2] != seed
 
 
 def test_snippets_are_named_and_labelled_by_their_book():
     text = " ".join(f"w{i}" for i in range(40))
     plan = SnippetPlan(3, 5, "words", list_word_spans, 0)
     for role, label in (("positives", True), ("negatives", False), ("suspects", None)):
-        found = draw_snippets(Book(role, "Emma", text, ""), plan).texts
-        assert [one.example_id for one in found] == [f"{role}/Emma#{i}" for i in range(3)]
-        assert {one.label for one in found} == {label}
-        assert {one.benchmark for one in found} == {""}
-        assert [len(one.text.split()) for one in found] == [5] * 3
-    of_books = {
-        tuple(one.text for one in draw_snippets(Book("suspects", title, text, ""), plan).texts)
-        for title in "abcdef"
-    }
-    assert len(of_books) > 3  # each book has draws of its own
-    with pytest.raises(DataError) as caught:
+        snippets = draw_snippets(Book(role, "Emma", text, ""), plan).texts
+        assert [(each.example_id, each.label, each.benchmark) for each in snippets] == [
+            (f"{role}/Emma#{i}", label, "") for i in range(3)
+        ]
+        assert [len(each.text.split()) for each in snippets] == [5] * 3
+    draws = [draw_snippets(Book("suspects", title, text, ""), plan).texts for title in "abcdef"]
+    # each book has draws of its own
+    assert len({tuple(snippet.text for snippet in snippets) for snippets in draws}) > 3
+    with pytest.raises(DataError) as error:
         draw_snippets(Book("suspects", "Emma", "a b", "e.txt"), plan)
-    assert str(caught.value) == (
+    assert str(error.value) == (
         "audit.suspects: 'Emma' (e.txt) has 2 words, fewer than a snippet's 5. Remove it, or give "
         "a smaller audit.length."
     )
@@ -207,9 +209,9 @@ def test_snippets_are_named_and_labelled_by_their_book():
 def test_three_snippets_are_too_few_and_four_are_enough():
     book = Book("suspects", "Emma", "", "e.txt")
     check_snippet_count(book, 4)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as error:
         check_snippet_count(book, 3)
-    assert str(caught.value) == (
+    assert str(error.value) == (
         "audit.suspects: 'Emma' (e.txt) gives 3 different snippets that can be ranked, fewer than "
         "4. Remove it, or change audit.length."
     )
@@ -251,9 +253,9 @@ def test_a_gap_of_fewer_than_fifty_words_belongs_to_the_run(gap, length):
     assert [runs[0].words for _, runs in strip_boilerplate(texts)] == [length] * 3
 
 
-@pytest.mark.parametrize(("before", "lengths"), [(49, [69]), (50, [])])
-def test_a_run_may_begin_after_fewer_than_fifty_words_of_the_books_own(before, lengths):
-    texts = [f"{' '.join(f'g{b}x{i}' for i in range(before))} {HEAD} {own} {own.upper()}x"
+@pytest.mark.parametrize(("words_before", "lengths"), [(49, [69]), (50, [])])
+def test_a_run_may_begin_after_fewer_than_fifty_words_of_the_books_own(words_before, lengths):
+    texts = [f"{' '.join(f'g{b}x{i}' for i in range(words_before))} {HEAD} {own} {own.upper()}x"
              for b, own in enumerate(OWN)]  # fmt: skip
     assert [[run.words for run in runs] for _, runs in strip_boilerplate(texts)] == [lengths] * 3
 
@@ -277,5 +279,5 @@ def test_the_digest_of_books_is_that_of_their_roles_titles_and_texts():
     digest = books_digest(books)
     assert books_digest(books[::-1]) == digest
     assert books_digest([Book("positives", "a", "x", "another"), books[1]]) == digest
-    for other in (("negatives", "a", "x"), ("positives", "c", "x"), ("positives", "a", "z")):
-        assert books_digest([Book(*other, "f"), books[1]]) != digest
+    for changed in (("negatives", "a", "x"), ("positives", "c", "x"), ("positives", "a", "z")):
+        assert books_digest([Book(*changed, "f"), books[1]]) != digest

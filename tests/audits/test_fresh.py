@@ -62,9 +62,9 @@ def test_the_record_says_what_was_drawn_from_what(questions, tmp_path, caplog):
 def test_the_command_has_a_screen_of_its_own(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["audits", "fresh", "--help"])
     assert run_chosen_audit() == 0
-    said = capsys.readouterr().out
-    assert "Usage:    contamination audit fresh" in said
-    assert "  share=" in said
+    screen = capsys.readouterr().out
+    assert "Usage:    contamination audit fresh" in screen
+    assert "  share=" in screen
     monkeypatch.setattr(sys, "argv", ["audits", "books", "--help"])
     assert run_chosen_audit() == 0
     assert "Usage:    contamination audit books" in capsys.readouterr().out
@@ -166,10 +166,10 @@ def test_a_column_named_cluster_is_used_whatever_its_case(tmp_path):
     assert {*published[0]} == {"Text", "n", "cluster"}
     assert all(row["cluster"] == f"c{row['n'] // 2}" for row in (*published, *fresh))
     assert not {row["cluster"] for row in published} & {row["cluster"] for row in fresh}
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as error:
         make_fresh(FreshStage(out=str(tmp_path / "more"), questions=str(tmp_path / "mine.jsonl"),
                               cluster_column="n"))  # fmt: skip
-    assert str(caught.value) == (
+    assert str(error.value) == (
         "cluster_column is 'n', and questions have a column 'Cluster' as well, which the audit "
         "reads. Leave one of them out."
     )
@@ -178,9 +178,9 @@ def test_a_column_named_cluster_is_used_whatever_its_case(tmp_path):
 def test_a_row_without_the_column_is_named(tmp_path):
     rows = [{"text": f"What is {i}?", "topic": i} for i in range(60)]
     del rows[7]["topic"]
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as error:
         drawn(tmp_path, questions=write_rows(tmp_path, rows), cluster_column="topic")
-    assert str(caught.value) == (
+    assert str(error.value) == (
         f"cluster_column is 'topic': {tmp_path / 'mine.jsonl'}, row 8 has no such column; its "
         "columns are text."
     )
@@ -190,16 +190,16 @@ def test_equal_questions_are_named_by_the_first_of_them(tmp_path):
     rows = [{"text": f"What is {i // 2}?", "n": i} for i in range(60)]
     rows[0]["text"] = "Who?"
     published, fresh = read_sides(drawn(tmp_path, questions=write_rows(tmp_path, rows)))
-    found = {row["n"]: row["cluster"] for row in (*published, *fresh)}
-    assert found == {0: "", 1: ""} | {i: f"like row {i // 2 * 2 + 1}" for i in range(2, 60)}
+    clusters = {row["n"]: row["cluster"] for row in (*published, *fresh)}
+    assert clusters == {0: "", 1: ""} | {i: f"like row {i // 2 * 2 + 1}" for i in range(2, 60)}
 
 
 def test_too_few_of_either_side_are_refused(questions, tmp_path):
-    few = "questions are too few, since the audit needs 10 on each side. Give more questions."
-    for share, message in ((0.15, f"fresh: 9 {few}"), (0.85, f"published: 9 {few}")):
-        with pytest.raises(DataError) as caught:
+    words = "questions are too few, since the audit needs 10 on each side. Give more questions."
+    for share, message in ((0.15, f"fresh: 9 {words}"), (0.85, f"published: 9 {words}")):
+        with pytest.raises(DataError) as error:
             drawn(tmp_path, questions=str(questions), share=share)
-        assert str(caught.value) == message
+        assert str(error.value) == message
     folder = drawn(tmp_path, questions=str(questions), share=10 / 60)
     assert len(pd.read_csv(folder / "fresh.csv")) == 10
 
@@ -276,9 +276,10 @@ def test_one_version_of_each_question_is_published(tmp_path):
     assert [*versions] == ["cluster", "q", "text"]
     record = json.loads((folder / "drawn.json").read_text())
     assert (record["published"], record["versions"]) == (40, 120)
-    again = make_fresh(FreshStage(out=str(tmp_path / "again"), way="version", questions=str(path),
-                                  cluster_column="q", seed=record["seed"] + 1))  # fmt: skip
-    assert (again / "published.jsonl").read_bytes() != (folder / "published.jsonl").read_bytes()
+    another_seed = FreshStage(out=str(tmp_path / "again"), way="version", questions=str(path),
+                              cluster_column="q", seed=record["seed"] + 1)  # fmt: skip
+    redrawn = make_fresh(another_seed)
+    assert (redrawn / "published.jsonl").read_bytes() != (folder / "published.jsonl").read_bytes()
 
 
 def test_a_generator_gives_distinct_questions(tmp_path):
@@ -325,10 +326,10 @@ def test_a_file_of_no_question_is_too_few(tmp_path):
 @pytest.fixture
 def gym(monkeypatch):
     """A package of one generator, whose questions repeat; it takes seeds of 32 bits."""
-    asked = []
+    calls = []
 
     def create_dataset(name, size, seed):
-        asked.append((name, size, seed))
+        calls.append((name, size, seed))
         if seed >= 2**32:
             raise ValueError
         return [{"question": f"What is {i // 2}?", "answer": i // 2} for i in range(size)]
@@ -337,7 +338,7 @@ def gym(monkeypatch):
     module = SimpleNamespace(factory=factory, create_dataset=create_dataset)
     monkeypatch.setattr(fresh_module, "import_module", lambda name: module)
     monkeypatch.setattr(fresh_module, "version", lambda name: f"{name} 1.2")
-    return asked
+    return calls
 
 
 def test_distinct_questions_of_a_generator_are_divided_at_random(gym, tmp_path):
@@ -348,8 +349,8 @@ def test_distinct_questions_of_a_generator_are_divided_at_random(gym, tmp_path):
         {"question": f"What is {i}?", "answer": str(i)} for i in range(20)
     ]
     assert [row["answer"] for row in published] != [str(i) for i in range(10)]
-    (name, size, seed), (_, _, short) = gym
-    assert (name, size, short) == ("sums", 40, seed % 2**32)
+    (name, size, seed), (_, _, seed_of_32_bits) = gym
+    assert (name, size, seed_of_32_bits) == ("sums", 40, seed % 2**32)
     record = json.loads((folder / "drawn.json").read_text())
     assert record["generator"] == "sums"
     assert record["reasoning_gym"] == "reasoning-gym 1.2"
@@ -362,12 +363,12 @@ def test_a_generator_that_cannot_be_used_is_named(gym, tmp_path, monkeypatch):
     message = "^generator is 'sum': reasoning-gym has no such data set. Did you mean sums"
     with pytest.raises(ConfigError, match=message):
         drawn(tmp_path, way="generate", generator="sum")
-    one = [{"question": "What?", "answer": 1}] * 40
+    rows = [{"question": "What?", "answer": 1}] * 40
     package = fresh_module.import_module("reasoning_gym")
-    monkeypatch.setattr(package, "create_dataset", lambda name, size, seed: one)
-    with pytest.raises(DataError) as caught:
+    monkeypatch.setattr(package, "create_dataset", lambda name, size, seed: rows)
+    with pytest.raises(DataError) as error:
         drawn(tmp_path, way="generate", generator="sums", number=10)
-    assert str(caught.value) == (
+    assert str(error.value) == (
         "generator is 'sums': of 40 questions 1 are distinct, fewer than twice number=10. Lower "
         "number."
     )

@@ -46,13 +46,13 @@ def stage(tmp_path):
 
 
 @pytest.fixture
-def opened(monkeypatch):
+def wandb_runs(monkeypatch):
     """The runs that were opened, each with what was logged in it."""
-    runs = []
+    wandb_runs = []
 
     def open_run(config, folder, settings, /, **fields):
         run = WandbRun((config, folder, settings, fields))
-        runs.append(run)
+        wandb_runs.append(run)
         return run
 
     module = SimpleNamespace(
@@ -61,17 +61,17 @@ def opened(monkeypatch):
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "wandb", module)
     monkeypatch.setattr("contamination.audits.run.open_wandb_run", open_run)
-    return runs
+    return wandb_runs
 
 
-def test_a_finished_audit_is_mirrored_once_with_its_numbers_tables_and_page(stage, opened):
-    made = run(stage)
-    (mirror,) = opened
+def test_a_finished_audit_is_mirrored_once_with_its_numbers_tables_and_page(stage, wandb_runs):
+    artifact = run(stage)
+    (mirror,) = wandb_runs
     config, folder, settings, fields = mirror.opened_with
     assert (config, folder) == (stage.wandb, Path(stage.runs))
     assert settings == {"console": "off", "x_disable_stats": True}
     assert fields == {
-        "id": made.path.name.rpartition("-")[2], "name": made.path.name, "group": "mine",
+        "id": artifact.path.name.rpartition("-")[2], "name": artifact.path.name, "group": "mine",
         "job_type": "audit",
         "config": {
             "audit": {"kind": "letters", **stage.audit},
@@ -81,40 +81,45 @@ def test_a_finished_audit_is_mirrored_once_with_its_numbers_tables_and_page(stag
     assert mirror.summary == {"letters/letters": 3}
     assert mirror.logged == [
         {"tables/letters/letters": {"title": ["<b>a|b</b>"], "letters": [3]}},
-        {"pages/letters": ("page", str(made.path / "report.html"))},
+        {"pages/letters": ("page", str(artifact.path / "report.html"))},
     ]
     assert not mirror.is_open
     run(stage)
     run(replace(stage, seed=1, wandb=replace(stage.wandb, mode="disabled")))
-    assert len(opened) == 1
+    assert len(wandb_runs) == 1
 
 
-def test_an_audit_whose_mirror_fails_is_finished_with_a_warning(stage, opened, monkeypatch, caplog):
+def test_an_audit_whose_mirror_fails_is_finished_with_a_warning(
+    stage, wandb_runs, monkeypatch, caplog
+):
     def fail(*_, **__):
         raise WandbError("\nno login\nmore")
 
     monkeypatch.setattr("contamination.audits.run.open_wandb_run", fail)
-    made = run(stage)
-    of_run = [r for r in caplog.records if r.name == "contamination.audits.run"]
-    (said,) = [r.message for r in of_run if r.levelno == logging.WARNING]
-    assert said == (
+    artifact = run(stage)
+    (warning,) = [
+        record.message
+        for record in caplog.records
+        if (record.name, record.levelno) == ("contamination.audits.run", logging.WARNING)
+    ]
+    assert warning == (
         "The audit is finished, but Weights & Biases failed (no login): log in with `wandb login` "
-        f"or give wandb.mode=offline, remove {made.path} and run this again."
+        f"or give wandb.mode=offline, remove {artifact.path} and run this again."
     )
-    assert (made.path / "report.html").is_file()
+    assert (artifact.path / "report.html").is_file()
 
 
 def test_a_run_names_its_page_and_its_conclusions_can_be_read(stage, caplog):
     caplog.set_level("INFO")
-    made = run(replace(stage, wandb=replace(stage.wandb, mode="disabled")))
-    assert f"audit: {made.path / 'report.html'}" in caplog.messages
-    conclusions = read_conclusions(made)
+    artifact = run(replace(stage, wandb=replace(stage.wandb, mode="disabled")))
+    assert f"audit: {artifact.path / 'report.html'}" in caplog.messages
+    conclusions = read_conclusions(artifact)
     assert conclusions[0].startswith("There are 3 letters &")
     assert len(conclusions) == 2
-    assert made.path.parent == Path(stage.runs) / "audit"
-    config = yaml.safe_load((made.path / "config.yaml").read_text())
+    assert artifact.path.parent == Path(stage.runs) / "audit"
+    config = yaml.safe_load((artifact.path / "config.yaml").read_text())
     assert config["audit"] == stage.audit
-    table = pd.read_csv(made.path / "letters.csv")
+    table = pd.read_csv(artifact.path / "letters.csv")
     assert table.to_dict("list") == {"title": ["<b>a|b</b>"], "letters": [3]}
-    text = (made.path / "audit.md").read_text()
+    text = (artifact.path / "audit.md").read_text()
     assert "(charts/letters.svg)" in text
