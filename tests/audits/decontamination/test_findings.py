@@ -131,15 +131,22 @@ def clopper_pearson(hits, trials):
     )
 
 
-def aurocs_of(scores, member):
-    """The AUROC of each seed by all pairs, mean over benchmarks."""
+def means_over_benchmarks(statistic, values, members, others):
+    """For each seed a statistic of the values of members and of others, mean over benchmarks."""
+    benchmarks = BENCHMARKS == "long", BENCHMARKS == "short"
     return [
-        np.mean([
-            np.mean(row[own & of][:, None] > row[~own & of])
-            for of in (BENCHMARKS == "long", BENCHMARKS == "short")
-        ])
-        for row, own in zip(scores, member, strict=True)
-    ]  # fmt: skip
+        np.mean([statistic(row[inside & of], row[outside & of]) for of in benchmarks])
+        for row, inside, outside in zip(values, members, others, strict=True)
+    ]
+
+
+def auroc(members, others):
+    """The share of pairs in which the member is higher."""
+    return np.mean(members[:, None] > others)
+
+
+def difference(members, others):
+    return members.mean() - others.mean()
 
 
 def test_what_a_rule_finds_and_costs_is_counted_over_seeds():
@@ -157,8 +164,8 @@ def test_what_a_rule_finds_and_costs_is_counted_over_seeds():
     })  # fmt: skip
     unseen = np.broadcast_to(np.arange(N) % 5 == 0, (K, N))
     rule = replace(half, kept=kept, lost=lost, unseen=unseen)
-    found = find(planted, cells[NONE], cells[ORACLE], rule, 0.95)
-    assert (found.form, found.rule) == ("verbatim", "half")
+    findings = find(planted, cells[NONE], cells[ORACLE], rule, 0.95)
+    assert (findings.form, findings.rule) == ("verbatim", "half")
     copies = COPIES * member.sum()
 
     def recall(chosen):
@@ -170,48 +177,39 @@ def test_what_a_rule_finds_and_costs_is_counted_over_seeds():
         return interval.value, interval.low, interval.high
 
     is_short = planted.words < 13
-    assert values_of(found.recall) == recall(member)
-    assert {kind: values_of(of) for kind, of in found.recall_by_kind.items()} == {
+    assert values_of(findings.recall) == recall(member)
+    recall_by_kind = {kind: values_of(share) for kind, share in findings.recall_by_kind.items()}
+    assert recall_by_kind == {
         "long": recall(member & (BENCHMARKS == "long")),
         "short": recall(member & (BENCHMARKS == "short")),
         "under 13 words": recall(member & is_short),
         "13 words or more": recall(member & ~is_short),
     }
     total = n_flagged.sum()
-    assert found.right == pytest.approx((n_flagged[0] + 5) / total)
+    assert findings.right == pytest.approx((n_flagged[0] + 5) / total)
     trials = ((half.leaked - kept) > 0).sum() + 4
     precision = total / (total + 4)
     expected = precision, *clopper_pearson(precision * trials, trials)
-    assert values_of(found.precision) == pytest.approx(expected)
-    assert (found.documents_lost, found.tokens_lost) == (4, 120)
-    assert found.share_lost == pytest.approx(120 / 3120)
-    assert found.leaked_tokens_left == pytest.approx(1 - total / copies)
-    assert found.unseen == pytest.approx((member & unseen).sum() / member.sum())
-    assert found.escaped_members == (member & (kept > 0)).sum()
-    aurocs = aurocs_of(rule.scores, member)
-    assert found.auroc.value == pytest.approx(np.mean(aurocs))
-    assert found.auroc.low < found.auroc.value < found.auroc.high
-    escaped = [
-        np.mean([
-            np.mean(row[own & of][:, None] > row[~all_members & of])
-            for of in (BENCHMARKS == "long", BENCHMARKS == "short")
-        ])
-        for row, own, all_members in zip(rule.scores, member & (kept > 0), member, strict=True)
-    ]  # fmt: skip
-    assert found.escaped_auroc.value == pytest.approx(np.mean(escaped))
+    assert values_of(findings.precision) == pytest.approx(expected)
+    assert (findings.documents_lost, findings.tokens_lost) == (4, 120)
+    assert findings.share_lost == pytest.approx(120 / 3120)
+    assert findings.leaked_tokens_left == pytest.approx(1 - total / copies)
+    assert findings.unseen == pytest.approx((member & unseen).sum() / member.sum())
+    assert findings.escaped_members == (member & (kept > 0)).sum()
+    aurocs = means_over_benchmarks(auroc, rule.scores, member, ~member)
+    assert findings.auroc.value == pytest.approx(np.mean(aurocs))
+    assert findings.auroc.low < findings.auroc.value < findings.auroc.high
+    escaped = means_over_benchmarks(auroc, rule.scores, member & (kept > 0), ~member)
+    assert findings.escaped_auroc.value == pytest.approx(np.mean(escaped))
 
-    def effects(of_rule):
-        difference = of_rule.log_probability - cells[ORACLE].log_probability
-        return [
-            np.mean([row[own & of].mean() - row[~own & of].mean()
-                     for of in (BENCHMARKS == "long", BENCHMARKS == "short")])
-            for row, own in zip(difference, member, strict=True)
-        ]  # fmt: skip
+    def effects(audited):
+        gained = audited.log_probability - cells[ORACLE].log_probability
+        return means_over_benchmarks(difference, gained, member, ~member)
 
-    assert found.effect.value == pytest.approx(np.mean(effects(rule)))
+    assert findings.effect.value == pytest.approx(np.mean(effects(rule)))
     whole = np.mean(effects(cells[NONE]))
-    assert found.share_left.value == pytest.approx(found.effect.value / whole)
-    by_seed = found.by_seed.to_dict("list")
+    assert findings.share_left.value == pytest.approx(findings.effect.value / whole)
+    by_seed = findings.by_seed.to_dict("list")
     assert by_seed == {
         "form": ["verbatim"] * K, "rule": ["half"] * K, "seed": [*range(K)],
         "recall": pytest.approx([n / (COPIES * own.sum())
@@ -225,10 +223,10 @@ def test_what_a_rule_finds_and_costs_is_counted_over_seeds():
 def test_a_rule_that_flags_nothing_has_no_precision():
     planted = study()
     cells = planted.cells["verbatim"]
-    found = find(planted, cells[NONE], cells[ORACLE], cells[NONE], 0.95)
-    assert np.isnan([found.right, found.precision.value, found.precision.low]).all()
-    assert (found.recall.value, found.recall.low) == (0, 0)
-    assert found.recall.high > 0
+    findings = find(planted, cells[NONE], cells[ORACLE], cells[NONE], 0.95)
+    assert np.isnan([findings.right, findings.precision.value, findings.precision.low]).all()
+    assert (findings.recall.value, findings.recall.low) == (0, 0)
+    assert findings.recall.high > 0
 
 
 @pytest.mark.parametrize(("escaped", "is_given"), [(4, False), (5, True)])
@@ -330,27 +328,27 @@ def test_a_study_has_the_cells_the_pool_and_their_digests():
     cells += [replace(cell, cell=replace(cell.cell, seed=1)) for cell in cells[:2]]
     digests = {**cells[-1].cell.digests, "model": "another"}
     cells[-1] = replace(cells[-1], cell=replace(cells[-1].cell, digests=digests))
-    found = inputs.read_study("audit.cells", cells, "min_k")
-    assert [*found.cells["verbatim"]] == [NONE, ORACLE]
-    assert found.left_out == ["verbatim, marin: only 1 of 2 seeds"]
-    assert found.seeds == [0, 1]
-    assert found.member.tolist() == [[True, True, False, False]] * 2
-    assert found.benchmarks.tolist() == ["imdb", "boolq", "imdb", "boolq"]
-    assert found.words.tolist() == [4] * 4
-    assert (found.models, found.examples, found.members_per_cell) == (2, 4, 2.0)
-    assert found.index.columns.tolist() == [
+    study = inputs.read_study("audit.cells", cells, "min_k")
+    assert [*study.cells["verbatim"]] == [NONE, ORACLE]
+    assert study.left_out == ["verbatim, marin: only 1 of 2 seeds"]
+    assert study.seeds == [0, 1]
+    assert study.member.tolist() == [[True, True, False, False]] * 2
+    assert study.benchmarks.tolist() == ["imdb", "boolq", "imdb", "boolq"]
+    assert study.words.tolist() == [4] * 4
+    assert (study.models, study.examples, study.members_per_cell) == (2, 4, 2.0)
+    assert study.index.columns.tolist() == [
         "form", "rule", "seed", "corpus", "model", "contaminated"
     ]  # fmt: skip
-    assert found.index["rule"].tolist() == [NONE, ORACLE, "marin", NONE, ORACLE]
-    assert found.index["seed"].tolist() == [0, 0, 0, 1, 1]
-    assert found.index["model"].tolist()[-2:] == ["modelp0", "another"]
+    assert study.index["rule"].tolist() == [NONE, ORACLE, "marin", NONE, ORACLE]
+    assert study.index["seed"].tolist() == [0, 0, 0, 1, 1]
+    assert study.index["model"].tolist()[-2:] == ["modelp0", "another"]
     names = {f"{form}/{rule}/seed{seed}" for form, rule, seed in
-             found.index[["form", "rule", "seed"]].itertuples(index=False)}  # fmt: skip
-    assert {name.rpartition("/")[0] for name in found.digests} == names
-    assert found.digests["verbatim/oracle/seed1/model"] == "another"
-    assert found.digests["verbatim/marin/seed0/record"] == "marin"
-    assert "verbatim/none/seed0/record" not in found.digests
-    twin = found.cells["verbatim"][ORACLE]
+             study.index[["form", "rule", "seed"]].itertuples(index=False)}  # fmt: skip
+    assert {name.rpartition("/")[0] for name in study.digests} == names
+    assert study.digests["verbatim/oracle/seed1/model"] == "another"
+    assert study.digests["verbatim/marin/seed0/record"] == "marin"
+    assert "verbatim/none/seed0/record" not in study.digests
+    twin = study.cells["verbatim"][ORACLE]
     assert (twin.form, twin.rule) == ("verbatim", ORACLE)
     assert twin.log_probability.tolist() == [[0, 1, 2, 3]] * 2
     assert twin.scores.tolist() == [cell.scores("", "min_k").tolist() for cell in cells[1:5:3]]
@@ -368,16 +366,16 @@ def test_cells_that_cannot_be_compared_are_refused():
         r"^audit\.cells contains two cells with the leak verbatim, the matcher none and seed 0: "
         r"give each cell once\.$",
     )
-    alone = "Give cells that differ in leak, rewording, matcher and seed alone."
+    remedy = "Give cells that differ in leak, rewording, matcher and seed alone."
     fields = {**none.cell.chosen, "training.learning_rate": 1.0, "model.width": 2}
-    other = replace(oracle, cell=replace(oracle.cell, chosen=fields))
+    wider = replace(oracle, cell=replace(oracle.cell, chosen=fields))
     names = "model.width, training.learning_rate"
-    refused([none, other], rf"^audit\.cells: .* and .* differ in {names}\. {alone}$")
+    refused([none, wider], rf"^audit\.cells: .* and .* differ in {names}\. {remedy}$")
     varied = {**none.cell.chosen, "leak.form": "question", "rewording.share": 1, "matcher.n": 5}
-    same = replace(oracle, cell=replace(oracle.cell, chosen=varied))
-    inputs.read_study("audit.cells", [none, same], "loss")
+    leaked_otherwise = replace(oracle, cell=replace(oracle.cell, chosen=varied))
+    inputs.read_study("audit.cells", [none, leaked_otherwise], "loss")
     swapped = replace(oracle, cell=replace(oracle.cell, swapped=True))
-    refused([none, swapped], rf"differ in injection\.swap_members\. {alone}$")
+    refused([none, swapped], rf"differ in injection\.swap_members\. {remedy}$")
     members = oracle.cell.examples.assign(member=np.arange(4) < 1)
     texts = oracle.cell.examples.assign(text="another")
     for examples in (members, texts):

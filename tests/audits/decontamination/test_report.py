@@ -76,9 +76,9 @@ def test_each_form_has_a_sentence_on_its_best_and_its_worst_rule(content):
 
 def test_of_rules_that_find_as_much_the_cheaper_one_is_named():
     cheap = findings_of("verbatim", "cheap", 0.8, tokens_lost=9, share_lost=0.001)
-    said = report([*FINDINGS, cheap], STUDY, {"method": "loss"}, 0.9).conclusions[0]
-    assert ". cheap leaves out 80% " in said
-    assert "loses 0.10% of the clean text; bad leaves" in said
+    conclusion = report([*FINDINGS, cheap], STUDY, {"method": "loss"}, 0.9).conclusions[0]
+    assert ". cheap leaves out 80% " in conclusion
+    assert "loses 0.10% of the clean text; bad leaves" in conclusion
 
 
 AROUND = {value: f"{value:.2f} [{value - 0.1:.2f}, {value + 0.1:.2f}]" for value in
@@ -91,12 +91,10 @@ def test_rules_are_crossed_with_forms(content):
         "recall", "share_left", "effect", "auroc", "escaped", "costs", "recall_by_kind", "by_seed",
         "index",
     ]  # fmt: skip
-    good, bad = ["good", "{}", "–"], ["bad", "{}", "–"]
 
-    def lines(first, second, whole=(), twin=()):
-        cells = ([good[0], first, good[2]], [bad[0], second, bad[2]])
-        return [*([NONE, *whole] for _ in range(bool(whole))),
-                *([ORACLE, *twin] for _ in range(bool(twin))), *cells]  # fmt: skip
+    def lines(good, bad, none=(), oracle=()):
+        rows = {NONE: none, ORACLE: oracle, "good": [good, "–"], "bad": [bad, "–"]}
+        return [[rule, *cells] for rule, cells in rows.items() if cells]
 
     a = AROUND
     assert {name: tables[name].lines for name in [*tables][:5]} == {
@@ -155,9 +153,8 @@ def test_what_a_rule_costs_has_a_row_per_rule_and_form(content):
         "rule", "form", "precision", "right item", "clean documents lost", "clean tokens lost",
         "share of clean text", "leaked tokens left", "copies it can't see",
     ]  # fmt: skip
-    rest = ["2", "1,234"], ["26%", "12%"]
     assert table.lines == [
-        [rule, form, AROUND[0.8], right, *rest[0], share, *rest[1]]
+        [rule, form, AROUND[0.8], right, "2", "1,234", share, "26%", "12%"]
         for rule, form, right, share in (
             (ORACLE, "verbatim", "–", "1.23%"), ("good", "verbatim", "0.46", "1.23%"),
             ("bad", "verbatim", "0.46", "50.00%"), (ORACLE, "embedded", "0.46", "1.23%"),
@@ -197,10 +194,10 @@ def test_recall_is_also_told_by_benchmark_and_length_and_all_by_seed(content):
 
 
 def test_all_quantities_are_in_one_frame():
-    again = pd.concat([INDEX, INDEX.tail(1).assign(seed=8, model="other")])
-    found = findings_frame(FINDINGS[-2:], replace(STUDY, index=again))
-    assert found["models"].tolist() == ["none-0123456789", "oracle-0123456789 other"]
-    row = found.iloc[0].to_dict()
+    index = pd.concat([INDEX, INDEX.tail(1).assign(seed=8, model="other")])
+    table = findings_frame(FINDINGS[-2:], replace(STUDY, index=index))
+    assert table["models"].tolist() == ["none-0123456789", "oracle-0123456789 other"]
+    row = table.iloc[0].to_dict()
     intervals = {
         name: getattr(FINDINGS[-2], name)
         for name in ("recall", "precision", "effect", "spillover", "share_left", "auroc", "d_prime",

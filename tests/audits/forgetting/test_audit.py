@@ -60,49 +60,49 @@ def prepared(stage, **fields):
 
 
 def test_the_inputs_are_the_cells_and_the_scores_of_each_step(stage, cells):
-    found = prepared(stage, tasks=[])
+    preparation = prepared(stage, tasks=[])
     names = [cell.cell.name for cell in cells]
     for seed, name in enumerate(names):
-        assert {key for key in found.inputs if key.startswith(f"{name}/step")} == {
+        assert {key for key in preparation.inputs if key.startswith(f"{name}/step")} == {
             f"{name}/step {step}" for step in STEPS
         }
-        assert found.inputs[f"{name}/step {STEPS[0]}"] == f"{seed}-{STEPS[0]}"
-    assert {**cells[0].cell.digests, **cells[1].cell.digests}.items() <= found.inputs.items()
-    assert found.slug == cells[0].cell.cell.model
-    assert found.settings == {"revision": audit.REVISION}
+        assert preparation.inputs[f"{name}/step {STEPS[0]}"] == f"{seed}-{STEPS[0]}"
+    assert {**cells[0].cell.digests, **cells[1].cell.digests}.items() <= preparation.inputs.items()
+    assert preparation.slug == cells[0].cell.cell.model
+    assert preparation.settings == {"revision": audit.REVISION}
 
 
 def test_the_tasks_extract_as_many_tokens_as_were_asked_for(stage, cells, monkeypatch, tmp_path):
-    asked = []
+    calls = []
 
-    def tasks_table(*given):
-        asked.append(given)
+    def tasks_table(*arguments):
+        calls.append(arguments)
         return pd.DataFrame()
 
     monkeypatch.setattr(tasks, "tasks_table", tasks_table)
     fields = {"tasks": ["extraction"], "extraction_tokens": 7, "extraction_prefix": 13}
     prepared(stage, **fields).conduct(tmp_path)
-    assert asked == [(stage, cells, ["extraction"], ExtractionConfig(tokens=7, prefix_tokens=[13]))]
+    assert calls == [(stage, cells, ["extraction"], ExtractionConfig(tokens=7, prefix_tokens=[13]))]
 
 
-@pytest.mark.parametrize(("fewest", "kept", "said"), [
+@pytest.mark.parametrize(("fewest", "seeds", "warning"), [
     (2, 2, None), (3, 2, "A condition has 2 seeds. With fewer than 3 a half-life's interval"),
     (3, 1, "A condition has 1 seed. With fewer than 3"),
 ])  # fmt: skip
-def test_few_seeds_are_warned_of(stage, cells, monkeypatch, tmp_path, fewest, kept, said):
+def test_few_seeds_are_warned_of(stage, cells, monkeypatch, tmp_path, fewest, seeds, warning):
     monkeypatch.setattr("contamination.audits.forgetting.report.FEWEST_SEEDS", fewest)
-    monkeypatch.setattr(inputs, "read_cells", lambda field, opened: cells[:kept])
+    monkeypatch.setattr(inputs, "read_cells", lambda field, opened: cells[:seeds])
     warnings = prepared(stage, tasks=[]).conduct(tmp_path).content.warnings
-    found = [text for text in warnings if text.startswith("A condition has")]
-    assert len(found) == (said is not None)
-    assert all(text.startswith(said) for text in found)
+    of_seeds = [text for text in warnings if text.startswith("A condition has")]
+    assert len(of_seeds) == (warning is not None)
+    assert all(text.startswith(warning) for text in of_seeds)
 
 
-def scored(tables, ran):
+def record_stage(tables, stages):
     """A task's `run` that keeps its stage and returns a table of examples."""
 
     def run(stage):
-        ran.append(stage)
+        stages.append(stage)
         return SimpleNamespace(table=lambda name: tables[name])
 
     return run
@@ -113,9 +113,9 @@ def test_a_task_asks_the_scored_model_about_the_cells_corpus(cells, monkeypatch)
         "example_id": ["b", "a"], "correct": [True, False], "extracted": [False, True],
         "matched": [3, 8], "tokens": [4, 8],
     })  # fmt: skip
-    ran = []
+    stages = []
     for module in (tasks.accuracy, tasks.extraction):
-        monkeypatch.setattr(module, "run", scored({module.FILE: table}, ran))
+        monkeypatch.setattr(module, "run", record_stage({module.FILE: table}, stages))
     stage = AuditStage(
         audit={}, runs="runs", model=ScoredModelConfig(trust_remote_code=True),
         detection=DetectionConfig(device="cpu", batch_tokens=77),
@@ -125,13 +125,13 @@ def test_a_task_asks_the_scored_model_about_the_cells_corpus(cells, monkeypatch)
         task: tasks._run_task(stage, cells[0], Path("step-5"), task, config)
         for task in ("accuracy", "extraction")
     }
-    for one in ran:
-        assert one.runs == "runs"
-        assert one.examples.path == str(cells[0].cell.corpus.artifact.path)
-        assert (one.model.path, one.model.trust_remote_code) == ("step-5", True)
-        assert one.detection == stage.detection
-    assert [type(one) for one in ran] == [AccuracyStage, ExtractionStage]
-    assert ran[1].extraction == config
+    for task_stage in stages:
+        assert task_stage.runs == "runs"
+        assert task_stage.examples.path == str(cells[0].cell.corpus.artifact.path)
+        assert (task_stage.model.path, task_stage.model.trust_remote_code) == ("step-5", True)
+        assert task_stage.detection == stage.detection
+    assert [type(task_stage) for task_stage in stages] == [AccuracyStage, ExtractionStage]
+    assert stages[1].extraction == config
     assert values["accuracy"]["accuracy"].to_dict() == {"b": 1.0, "a": 0.0}
     assert values["extraction"]["extraction"].to_dict() == {"b": 0.0, "a": 1}
     assert values["extraction"]["recall"].to_dict() == {"b": 0.75, "a": 1.0}

@@ -96,12 +96,12 @@ def with_variants(cell, *variants):
     names = pd.MultiIndex.from_tuples([("min_k", variant) for variant in variants])
 
     def renamed(scores):
-        both = [sign * scores[("loss", "")].to_numpy() for sign in (1, -1)]
-        return pd.DataFrame(np.array(both).T, index=scores.index, columns=names)
+        columns = [sign * scores[("loss", "")].to_numpy() for sign in (1, -1)]
+        return pd.DataFrame(np.array(columns).T, index=scores.index, columns=names)
 
-    own = cell.cell.cell
-    scores = {**own.scores, "clean": renamed(own.scores["clean"])}
-    inner = replace(own, scores=scores, defaults={("min_k", variants[0])})
+    content = cell.cell.cell
+    scores = {**content.scores, "clean": renamed(content.scores["clean"])}
+    inner = replace(content, scores=scores, defaults={("min_k", variants[0])})
     steps = [replace(scored, scores=renamed(scored.scores)) for scored in cell.steps]
     return replace(cell, cell=replace(cell.cell, cell=inner), steps=steps)
 

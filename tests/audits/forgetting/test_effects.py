@@ -51,39 +51,39 @@ def test_a_half_life_has_the_students_interval_of_its_rates():
 
 def test_a_curve_of_each_form_is_fitted_to_each_seed_and_predicts_its_last_point():
     table = points(np.random.default_rng(1), seeds=2)
-    used = table[table["step"] > 0].sample(frac=1, random_state=0)
-    before = table[table["step"] == 0].assign(tokens_since=0.0)
-    found = fits_table(pd.concat([before, used])).sort_values(["seed", "form"])
+    observed = table[table["step"] > 0].sample(frac=1, random_state=0)
+    unexposed = table[table["step"] == 0].assign(tokens_since=0.0)
+    fits = fits_table(pd.concat([unexposed, observed])).sort_values(["seed", "form"])
     expected = []
     for seed in (0, 1):
         values = table[(table["seed"] == seed) & (table["step"] > 0)]["excess"].to_numpy()
         for form in FORMS:
             curve = fit_forgetting(form, TOKENS[1:], values)
-            earlier = fit_forgetting(form, TOKENS[1:-1], values[:-1])
+            without_last = fit_forgetting(form, TOKENS[1:-1], values[:-1])
             expected.append({
                 "condition": "a", "method": "loss", "occurrences": "any", "seed": seed,
                 "form": form, "anchor": TOKENS[1], "level": curve.level, "rate": curve.rate,
                 "half_life": curve.half_life, "aic": curve.aic,
-                "held_out_error": abs(earlier.value(TOKENS[-1]) - values[-1]),
+                "held_out_error": abs(without_last.value(TOKENS[-1]) - values[-1]),
                 "at_limit": curve.at_limit,
             })  # fmt: skip
-    assert [*found.columns] == [*expected[0]]
-    assert found.to_dict("records") == [pytest.approx(row) for row in expected]
+    assert [*fits.columns] == [*expected[0]]
+    assert fits.to_dict("records") == [pytest.approx(row) for row in expected]
     assert fits_table(table[table["step"] < 3]).empty
     assert len(fits_table(table[table["step"] < 4])) == 4
     assert [*fits_table(table[:0]).columns] == [*expected[0]]
-    for row in half_life_table(found).to_dict("records"):
-        own = found[found["form"] == row["form"]]
-        rate, low, high = mean_and_interval(own["rate"].to_numpy())
+    for row in half_life_table(fits).to_dict("records"):
+        of_form = fits[fits["form"] == row["form"]]
+        rate, low, high = mean_and_interval(of_form["rate"].to_numpy())
         assert row == pytest.approx({
             "condition": "a", "method": "loss", "occurrences": "any", "form": row["form"],
-            "seeds": 2, "anchor": TOKENS[1], "level": own["level"].mean(), "rate": rate,
+            "seeds": 2, "anchor": TOKENS[1], "level": of_form["level"].mean(), "rate": rate,
             "rate_low": low, "rate_high": high,
             "half_life": half_life(row["form"], rate, TOKENS[1]),
             "half_life_low": half_life(row["form"], high, TOKENS[1]),
             "half_life_high": half_life(row["form"], low, TOKENS[1]),
-            "aic": own["aic"].sum(), "held_out_error": own["held_out_error"].mean(),
-            "chosen": own["aic"].sum() == min(found.groupby("form")["aic"].sum()),
+            "aic": of_form["aic"].sum(), "held_out_error": of_form["held_out_error"].mean(),
+            "chosen": of_form["aic"].sum() == min(fits.groupby("form")["aic"].sum()),
         })  # fmt: skip
 
 
@@ -141,8 +141,8 @@ def test_the_regression_is_that_of_deviations_from_the_seeds_means():
 
 def test_a_regression_needs_one_more_cell_than_it_has_coefficients():
     rates, factor, seeds = np.array([1.0, 2, 4]), np.array([[0.0], [1], [2]]), np.zeros(3, int)
-    found = regress_within_seeds(rates, factor, seeds)
-    assert (found.freedom, found.slopes.tolist()) == (1, pytest.approx([1.5]))
+    regression = regress_within_seeds(rates, factor, seeds)
+    assert (regression.freedom, regression.slopes.tolist()) == (1, pytest.approx([1.5]))
     assert regress_within_seeds(rates[:2], factor[:2], seeds[:2]) is None
 
 
@@ -215,8 +215,8 @@ def test_factors_that_vary_together_are_not_told_apart():
     table, problems = effects_table(fits_of(tied, np.arange(24.0)), tied)
     assert table.empty
     assert "apart" in problems[0]
-    two = pd.concat([fits_of(tied, np.arange(24.0)).assign(method=name) for name in "ab"])
-    assert effects_table(two, tied)[1] == problems
+    two_methods = pd.concat([fits_of(tied, np.arange(24.0)).assign(method=name) for name in "ab"])
+    assert effects_table(two_methods, tied)[1] == problems
     assert problems == [
         "The cells can't tell learning rate after the exposure, doubled and Σλη per million "
         "tokens, plus 1 and tokens trained on by then, doubled apart, or are too few: cross these "

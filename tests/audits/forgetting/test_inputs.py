@@ -67,9 +67,9 @@ def test_a_cell_with_too_few_scored_models_is_refused(stored):
 
 def test_three_scored_models_are_enough(stored):
     paths = replace(stored.cell.paths, exports=["s3", "s5", "s8"])
-    (found,) = inputs.read_cells("audit.cells", [replace(stored.cell, paths=paths)])
-    assert [scored.step for scored in found.steps] == [5, 8, LAST_STEP]
-    assert [scored.digest for scored in found.steps] == ["s5", "s8", "end"]
+    (cell,) = inputs.read_cells("audit.cells", [replace(stored.cell, paths=paths)])
+    assert [scored.step for scored in cell.steps] == [5, 8, LAST_STEP]
+    assert [scored.digest for scored in cell.steps] == ["s5", "s8", "end"]
 
 
 def test_a_cell_of_two_stages_is_refused(stored):

@@ -50,13 +50,15 @@ def d_prime(group, scores, seeds, copies, benchmarks):
     aurocs = []
     for row, cell in enumerate(group.cells):
         if cell.cell.seed in seeds:
-            of_cell = []
+            of_benchmarks = []
             for name in benchmarks:
                 chosen = group.family.benchmarks == name
-                seen = scores[row, chosen & (group.doses[row] == copies)][:, None]
-                unseen = scores[row, chosen & (group.doses[row] == 0)]
-                of_cell.append(((seen > unseen) + 0.5 * (seen == unseen)).mean())
-            aurocs.append(np.mean(of_cell))
+                members = scores[row, chosen & (group.doses[row] == copies)][:, None]
+                nonmembers = scores[row, chosen & (group.doses[row] == 0)]
+                of_benchmarks.append(
+                    ((members > nonmembers) + 0.5 * (members == nonmembers)).mean()
+                )
+            aurocs.append(np.mean(of_benchmarks))
     return np.sqrt(2) * norm.ppf(np.mean(aurocs))
 
 
@@ -76,35 +78,33 @@ def test_the_method_is_that_with_the_largest_d_prime_and_the_effect_is_total(
     assert row.method == max(strengths, key=strengths.get)
     assert row.d_prime == pytest.approx(strengths[row.method])
     assert row.d_prime_low < row.d_prime < row.d_prime_high
-    results = group.results("margin").effect(TOTAL)
-    is_chosen = np.isin(group.family.benchmarks, benchmarks) & (
-        group.doses[0] + group.doses[1] == 8
-    )
-    assert row.value == pytest.approx(
-        np.mean([
-            [results[seed, is_chosen & (group.family.benchmarks == of)].mean() for of in benchmarks]
-            for seed in seeds
-        ])
-    )  # fmt: skip
+    effects = group.results("margin").effect(TOTAL)
+    has_8_copies = group.doses[0] + group.doses[1] == 8
+    means = [
+        effects[seed, has_8_copies & (group.family.benchmarks == benchmark)].mean()
+        for seed in seeds
+        for benchmark in benchmarks
+    ]
+    assert row.value == pytest.approx(np.mean(means))
     assert row.low < row.value < row.high
     assert row.inflated
 
 
-def test_a_condition_is_detected_if_any_method_is_above_zero(group):
-    (seen,) = simulated_groups(2, direct=1.0)
-    weak = replace(seen, cells=[
+def test_a_condition_is_detected_if_any_method_is_above_zero():
+    (group,) = simulated_groups(2, direct=1.0)
+    with_unknown_method = replace(group, cells=[
         replace(cell, cell=replace(cell.cell, scores={**cell.cell.scores, "contaminated":
-            cell.cell.scores["contaminated"].assign(**{"x": 0.0})})) for cell in seen.cells
+            cell.cell.scores["contaminated"].assign(**{"x": 0.0})})) for cell in group.cells
     ])  # fmt: skip
-    rows = [*detectability_rows(seen, {}, 0.95, None)]
+    rows = [*detectability_rows(group, {}, 0.95, None)]
     assert any(row["d_prime_low"] > 0 for row in rows)
     assert all(row["detected"] for row in rows if row["d_prime_low"] > 0)
     assert {row["seeds"] for row in rows} == {"0", "1"}
-    assert {*method_scores(weak)} == {*method_scores(seen)}  # of defaults alone
-    (one,) = simulated_groups(1, direct=1.0)
-    assert {row["part"] for row in detectability_rows(one, {}, 0.95, None)} == {"chosen on"}
-    unscored = replace(one, doses=np.ones_like(one.doses))
-    assert [*detectability_rows(unscored, {}, 0.95, None)] == []  # nobody is left out
+    assert {*method_scores(with_unknown_method)} == {*method_scores(group)}  # of defaults alone
+    (of_one_seed,) = simulated_groups(1, direct=1.0)
+    assert {row["part"] for row in detectability_rows(of_one_seed, {}, 0.95, None)} == {"chosen on"}
+    all_inserted = replace(of_one_seed, doses=np.ones_like(of_one_seed.doses))
+    assert [*detectability_rows(all_inserted, {}, 0.95, None)] == []  # nobody is left out
 
 
 def test_a_twin_of_the_same_seed_is_compared_with_if_it_is_the_only_one():
@@ -138,11 +138,11 @@ def test_effects_have_a_row_of_each_copies_measure_effect_and_benchmark(group):
     by_key = table[table["condition"] == "second"].set_index(keys[1:])
     results = group.results("margin")
     total = results.effect(TOTAL)
-    few = (group.doses[0] + group.doses[1] == 1) & (group.family.benchmarks == "imdb")
+    has_one_copy = (group.doses[0] + group.doses[1] == 1) & (group.family.benchmarks == "imdb")
     assert by_key.loc[("margin", "total", 1, "imdb"), "value"] == pytest.approx(
-        total[:, few].mean()
+        total[:, has_one_copy].mean()
     )
-    assert by_key.loc[("margin", "total", 1, "imdb"), "items"] == few.sum()
+    assert by_key.loc[("margin", "total", 1, "imdb"), "items"] == has_one_copy.sum()
     spillover = results.effect("spillover")[:, group.family.benchmarks == "boolq"].mean()
     for copies in (1, 8):  # of all items that were left out
         row = by_key.loc[("margin", "spillover", copies, "boolq")]

@@ -27,8 +27,10 @@ NAN = np.nan
 
 
 def cell(seed, swapped=False, name="cell", stage=None, **chosen):
-    of = SimpleNamespace(seed=seed, swapped=swapped, learning_rate=0.01, stage=stage, chosen=chosen)
-    return SimpleNamespace(cell=of, name=name, doses=np.zeros(1))
+    content = SimpleNamespace(
+        seed=seed, swapped=swapped, learning_rate=0.01, stage=stage, chosen=chosen
+    )
+    return SimpleNamespace(cell=content, name=name, doses=np.zeros(1))
 
 
 @pytest.fixture
@@ -91,8 +93,8 @@ def test_the_items_of_every_cell_are_beside_those_of_its_twin(group):
     ],
 )
 def test_the_form_is_that_of_the_leak_and_of_its_rewording(group, chosen, form):
-    of = replace(group, cells=[cell(1, stage="finetuning", **chosen)])
-    assert (of.form, of.stage, of.learning_rate) == (form, "finetuning", 0.01)
+    finetuned = replace(group, cells=[cell(1, stage="finetuning", **chosen)])
+    assert (finetuned.form, finetuned.stage, finetuned.learning_rate) == (form, "finetuning", 0.01)
     assert group.stage == "pretraining"
 
 
@@ -104,29 +106,29 @@ def test_groups_have_the_items_that_all_cells_share_and_the_first_twin_of_each_s
         assert len(answers) == ITEMS
         answered[row] = Answered(answered[row].cell, answers.drop(index=index + number))
     unranked = answered[1].cell
-    other = replace(unranked.cell, examples=unranked.cell.examples.drop(index=9))
-    answered[1] = Answered(replace(unranked, cell=other), answered[1].answers)
+    with_gap = replace(unranked.cell, examples=unranked.cell.examples.drop(index=9))
+    answered[1] = Answered(replace(unranked, cell=with_gap), answered[1].answers)
     twin = answered[2].cell
     later = replace(twin, cell=replace(twin.cell, swapped=True, name="later"))
-    worse = answered[2].answers.assign(margin=-100.0)
-    (group,) = make_groups("audit.cells", [Answered(later, worse), *answered])
+    later_answers = answered[2].answers.assign(margin=-100.0)
+    (group,) = make_groups("audit.cells", [Answered(later, later_answers), *answered])
     family = group.family
     assert [*family.items] == ["example_id", "benchmark", "chance"]
     assert [*family.items.index] == [*range(ITEMS - 3)]
-    kept = [f"p-{number:03d}" for number in range(ITEMS) if number not in (3, 6, 9)]
-    assert family.items["example_id"].tolist() == kept
+    shared_ids = [f"p-{number:03d}" for number in range(ITEMS) if number not in (3, 6, 9)]
+    assert family.items["example_id"].tolist() == shared_ids
     assert (family.name, family.seeds, len(family.cells)) == ("clean", [0, 1], 2)
-    assert [one.cell.swapped for one in family.cells] == [False, False]
-    by_id = answered[2].answers.set_index("example_id").loc[kept, "margin"]
+    assert [cell.cell.swapped for cell in family.cells] == [False, False]
+    by_id = answered[2].answers.set_index("example_id").loc[shared_ids, "margin"]
     np.testing.assert_array_equal(family.results[MARGIN][1], by_id)
     assert family.members.dtype == bool
-    is_member = answered[2].cell.cell.examples.set_index("example_id").loc[kept, "member"]
+    is_member = answered[2].cell.cell.examples.set_index("example_id").loc[shared_ids, "member"]
     np.testing.assert_array_equal(family.members[1], is_member)
     losses = twin.scores("audit.cells", "loss")
     np.testing.assert_array_equal(family.losses[1], np.delete(losses, [3, 6, 9]))
     assert group.name == "contaminated"
-    assert [one.cell.seed for one in group.cells] == [1, 1, 0, 0]
-    doses = answered[0].cell.cell.examples.set_index("example_id").loc[kept, "occurrences"]
+    assert [cell.cell.seed for cell in group.cells] == [1, 1, 0, 0]
+    doses = answered[0].cell.cell.examples.set_index("example_id").loc[shared_ids, "occurrences"]
     np.testing.assert_array_equal(group.doses[0], doses)
     assert group.doses.dtype == np.int64
 
@@ -134,9 +136,9 @@ def test_groups_have_the_items_that_all_cells_share_and_the_first_twin_of_each_s
 def test_a_condition_is_named_by_the_replicate_that_is_not_swapped():
     answered = [*simulated_cells(1)]
     for number, name in enumerate(("plain", "swapped")):
-        one = answered[number]
-        named = replace(one.cell.cell, condition=name)
-        answered[number] = replace(one, cell=replace(one.cell, cell=named))
+        entry = answered[number]
+        named = replace(entry.cell.cell, condition=name)
+        answered[number] = replace(entry, cell=replace(entry.cell, cell=named))
     (group,) = make_groups("audit.cells", [answered[1], answered[0], answered[2]])
     assert group.name == "plain"
 
@@ -145,7 +147,7 @@ def test_two_questions_are_enough_and_one_is_not():
     answered = [*simulated_cells(1)]
 
     def with_questions(number):
-        return [Answered(one.cell, one.answers[:number]) for one in answered]
+        return [Answered(entry.cell, entry.answers[:number]) for entry in answered]
 
     assert len(make_groups("audit.cells", with_questions(2))[0].family.items) == 2
     with pytest.raises(DataError) as error:
@@ -160,26 +162,26 @@ def test_a_cell_that_was_not_scored_by_the_loss_has_no_losses():
     answered = [*simulated_cells(1)]
     twin = answered[2].cell
     scores = twin.cell.scores["contaminated"]
-    alone = {**twin.cell.scores, "contaminated": scores.drop(columns=[("loss", "")])}
-    answered[2] = replace(answered[2], cell=replace(twin, cell=replace(twin.cell, scores=alone)))
+    without_loss = {**twin.cell.scores, "contaminated": scores.drop(columns=[("loss", "")])}
+    unscored = replace(twin, cell=replace(twin.cell, scores=without_loss))
+    answered[2] = replace(answered[2], cell=unscored)
     (group,) = make_groups("audit.cells", answered)
     assert group.family.losses.shape == (1, ITEMS)
     assert np.isnan(group.family.losses).all()
 
 
 def test_a_family_is_alike_in_all_that_says_not_how_members_are_inserted():
-    def with_fields(one, **chosen):
-        return replace(one, cell=replace(one.cell, chosen={**one.cell.chosen, **chosen}))
+    def with_fields(cell, **chosen):
+        return replace(cell, cell=replace(cell.cell, chosen={**cell.cell.chosen, **chosen}))
 
-    cells = [one.cell for one in simulated_cells(1)]
-    contaminated, _, twin = cells
+    contaminated, _, twin = (entry.cell for entry in simulated_cells(1))
     inserted = {
         "leak.form": "answers", "rewording._target_": "x", "versions.enabled": True, "stage": "s",
         "benchmark.imdb.occurrences.count": 2, "benchmark.imdb.sources.0": "x",
         "backdoors.enabled": True, "copies.x": 1,
     }  # fmt: skip
-    other = with_fields(contaminated, **inserted)
-    assert split_into_families("field", [twin, other]) == [[twin, other]]
+    leaked = with_fields(contaminated, **inserted)
+    assert split_into_families("field", [twin, leaked]) == [[twin, leaked]]
     faster = with_fields(contaminated, **{"training.learning_rate": 0.1})
     with pytest.raises(ConfigError) as error:
         split_into_families("field", [twin, contaminated, faster])
@@ -192,8 +194,8 @@ def test_a_family_is_alike_in_all_that_says_not_how_members_are_inserted():
     assert str(error.value) == (
         "field: no cell has copies of its members. Give contaminated cells."
     )
-    alone = with_fields(twin, **{"training.learning_rate": 0.1})
-    assert split_into_families("field", [twin, contaminated, alone]) == [[twin, contaminated]]
+    faster_twin = with_fields(twin, **{"training.learning_rate": 0.1})
+    assert split_into_families("field", [twin, contaminated, faster_twin]) == [[twin, contaminated]]
 
 
 def test_a_model_is_asked_the_questions_of_the_pool_with_the_audits_settings(monkeypatch, tmp_path):
@@ -210,10 +212,10 @@ def test_a_model_is_asked_the_questions_of_the_pool_with_the_audits_settings(mon
         return SimpleNamespace(table=lambda name: names.append(name) or table)
 
     monkeypatch.setattr(inputs.accuracy, "run", run)
-    asked = SimpleNamespace(paths=SimpleNamespace(model="model folder"))
+    cell = SimpleNamespace(paths=SimpleNamespace(model="model folder"))
     detection = DetectionConfig(batch_tokens=77)
     answers = inputs._ask(
-        AuditStage(audit={}, runs=str(tmp_path), detection=detection), asked, "pool"
+        AuditStage(audit={}, runs=str(tmp_path), detection=detection), cell, "pool"
     )
     (stage,) = stages
     assert (stage.runs, stage.examples.path) == (str(tmp_path), "pool")

@@ -95,15 +95,19 @@ def test_the_seed_draws_the_half_among_the_named_attacks_and_shares(one_cell, tm
 
 
 def test_the_cells_are_named_after_their_fields_and_their_coins_are_checked(one_cell, monkeypatch):
-    given = []
-    monkeypatch.setattr(
-        cells_module, "open_cells", lambda *given_: given.append(given_) or [one_cell]
-    )
-    monkeypatch.setattr(
-        "contamination.injection.membership.check_membership", lambda *a: given.append(a)
-    )
+    calls = []
+
+    def open_cells(*arguments):
+        calls.append(arguments)
+        return [one_cell]
+
+    def check_membership(*arguments):
+        calls.append(arguments)
+
+    monkeypatch.setattr(cells_module, "open_cells", open_cells)
+    monkeypatch.setattr("contamination.injection.membership.check_membership", check_membership)
     prepared = OneRun(cells="report").prepare(AuditStage(audit={}))
-    assert given == [("audit.cells", "report"), ("audit.cells", one_cell.corpus)]
+    assert calls == [("audit.cells", "report"), ("audit.cells", one_cell.corpus)]
     assert (prepared.slug, prepared.settings) == ("m", {})
     assert prepared.inputs == {
         f"m-lr0.001-tokens250000-seed0/{name}": digest
@@ -128,8 +132,8 @@ def test_a_bound_of_zero_is_no_proof_of_privacy():
 
 def test_a_bound_is_said_with_its_unit_its_rule_and_its_chance_of_error():
     rule = GuessRule("min_k k=0.2", 0.25)
-    found = OneRunBound(rule, 2.0, 1.5e-9, 800, 200, 190, 0.0, 0.975, 4.125, looks=2)
-    content = report(found, Group(4, 4, 8), 2, False, {"cell": "m"})
+    lower_bound = OneRunBound(rule, 2.0, 1.5e-9, 800, 200, 190, 0.0, 0.975, 4.125, looks=2)
+    content = report(lower_bound, Group(4, 4, 8), 2, False, {"cell": "m"})
     assert content.title == "A lower bound on ε from one training run"
     assert content.conclusions == [
         "**ε ≥ 2.00** (δ = 0, 95% confidence). The unit is an example with its 4 copies, in up to "
@@ -160,16 +164,16 @@ def test_a_bound_is_said_with_its_unit_its_rule_and_its_chance_of_error():
         (1, False, "named in advance"),
         (1, True, "chosen on the other half of the examples"),
     ):
-        content = report(found, Group(1, 1, 8), rules, is_split, {})
+        content = report(lower_bound, Group(1, 1, 8), rules, is_split, {})
         assert f"(the rule was {words})" in content.conclusions[1]
         assert content.facts["rule"].endswith(f"guessed; {words}")
         assert len(content.conclusions) == 2  # nothing else follows for one copy
-    nothing = report(replace(found, epsilon=0.0), Group(4, 4, 8), 1, False, {})
-    assert nothing.conclusions[0] == (
+    no_bound = report(replace(lower_bound, epsilon=0.0), Group(4, 4, 8), 1, False, {})
+    assert no_bound.conclusions[0] == (
         "**No ε above 0 is shown** (δ = 0, 95% confidence). The unit is an example with its 4 "
         "copies, in up to 8 sequences."
     )
-    assert len(nothing.conclusions) == 2
+    assert len(no_bound.conclusions) == 2
 
 
 @pytest.mark.parametrize(
@@ -191,20 +195,20 @@ def test_the_group_is_read_from_the_members_and_the_ledger():
     assert group_of(cell) == Group(2, 4, 0)
     ledger = pd.DataFrame({"example_id": ["a", "a", "b", "a", "b"], "sequence": [1, 1, 2, 3, 2]})
     assert group_of(replace(cell, corpus=replace(cell.corpus, ledger=ledger))) == Group(2, 4, 2)
-    nobody = audited_cell(np.zeros(5), 0 * dose, np.zeros(5), 0)
-    assert group_of(nobody) == Group(0, 0, 0)
+    without_members = audited_cell(np.zeros(5), 0 * dose, np.zeros(5), 0)
+    assert group_of(without_members) == Group(0, 0, 0)
 
 
 @pytest.mark.parametrize(
     ("guesses", "most", "warned"), [(20, 0.75, True), (800, 0.75, False), (20, 1.0, False)]
 )
 def test_few_guesses_that_could_not_show_much_are_warned_of(guesses, most, warned):
-    found = OneRunBound(GuessRule("loss", 0.25), 0.0, 0.6, 800, guesses, 9, 1e-5, 0.95, most)
-    words = (
+    lower_bound = OneRunBound(GuessRule("loss", 0.25), 0.0, 0.6, 800, guesses, 9, 1e-5, 0.95, most)
+    warning = (
         f"{guesses} guesses show ε ≥ {most:.2f} at most: insert more examples, or guess a larger "
         "share."
     )
-    assert report(found, Group(4, 4, 8), 1, False, {}).warnings == [words] * warned
+    assert report(lower_bound, Group(4, 4, 8), 1, False, {}).warnings == [warning] * warned
 
 
 def test_a_bound_for_one_copy_follows_only_without_delta():

@@ -137,17 +137,19 @@ def test_a_bound_counts_the_right_guesses_of_the_judged_examples():
 
 def test_the_best_of_several_rules_has_the_largest_bound_and_then_the_least_p_value():
     scores = attack(np.arange(40.0))
-    both = {"loss": scores, "worse": attack(np.roll(np.arange(40.0), 10), "worse")}
+    attacks = {"loss": scores, "worse": attack(np.roll(np.arange(40.0), 10), "worse")}
     rules = [GuessRule("worse", 0.5), GuessRule("loss", 0.5), GuessRule("loss", 0.1)]
     member = np.arange(40) >= 20
-    found = bound_of_several(rules, both, member, 0.0, 0.9)
-    assert (found.rule, found.looks) == (rules[1], 3)
-    assert found.epsilon == bound(rules[1], scores, member, 0.0, 1 - 0.1 / 3).epsilon > 0
-    chance = np.arange(40) % 4 < 2
-    of_chance = bound_of_several(rules, both, chance, 0.0, 0.9)
-    p_values = {rule: bound(rule, both[rule.attack], chance, 0.0, 0.9).p_value for rule in rules}
-    assert of_chance.epsilon == 0
-    assert of_chance.p_value == min(p_values.values()) < max(p_values.values())
+    best = bound_of_several(rules, attacks, member, 0.0, 0.9)
+    assert (best.rule, best.looks) == (rules[1], 3)
+    assert best.epsilon == bound(rules[1], scores, member, 0.0, 1 - 0.1 / 3).epsilon > 0
+    random_members = np.arange(40) % 4 < 2
+    best_of_chance = bound_of_several(rules, attacks, random_members, 0.0, 0.9)
+    p_values = {
+        rule: bound(rule, attacks[rule.attack], random_members, 0.0, 0.9).p_value for rule in rules
+    }
+    assert best_of_chance.epsilon == 0
+    assert best_of_chance.p_value == min(p_values.values()) < max(p_values.values())
 
 
 def test_a_rule_is_chosen_by_the_bound_on_a_half_that_the_seed_draws():
@@ -164,13 +166,13 @@ def test_a_rule_is_chosen_by_the_bound_on_a_half_that_the_seed_draws():
         for share in (0.1, 0.6, 0.9)
     }
     assert rule == GuessRule("loss", max(bounds, key=bounds.get))
-    of_chance = choose_on_half([noise], member, 1e-4, 0.95, 4, (0.1, 0.6))
-    p_values = {
+    noise_rule = choose_on_half([noise], member, 1e-4, 0.95, 4, (0.1, 0.6))
+    noise_bounds = {
         share: bound(GuessRule("noise", share, chosen_on), noise, member, 1e-4, 0.95)
         for share in (0.1, 0.6)
     }
-    assert {of_half.epsilon for of_half in p_values.values()} == {0}
-    assert of_chance.share == min(p_values, key=lambda share: p_values[share].p_value)
+    assert {lower_bound.epsilon for lower_bound in noise_bounds.values()} == {0}
+    assert noise_rule.share == min(noise_bounds, key=lambda share: noise_bounds[share].p_value)
 
 
 def test_guesses_do_not_depend_on_the_coins():
@@ -185,11 +187,11 @@ def test_guesses_do_not_depend_on_the_coins():
 
 def test_another_attacks_scores_are_refused():
     scores, member = randomised_response(np.random.default_rng(0), 100, 1.0)
-    words = (
+    message = (
         "audit.attack is 'min_k k=0.2', but these are scores of 'loss': a rule that was fixed for "
         "one attack says nothing about another. Name the attack in advance."
     )
-    with pytest.raises(ConfigError, match=f"^{re.escape(words)}$"):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         bound(GuessRule("min_k k=0.2", 0.5), scores, member, 0, 0.95)
 
 
