@@ -111,32 +111,34 @@ def rare_cells(cells):
 def test_variances_are_those_of_loops(cells, rare_cells, kind, is_rare):
     phi, member = rare_cells if is_rare else cells
     for inside in (True, False):
-        found = estimate_variances(side_moments(phi, member == inside), kind)
+        variances = estimate_variances(side_moments(phi, member == inside), kind)
         for target in range(len(phi)):
-            value, freedom = variances_and_freedom_by_loops(phi, member, target, inside, kind)
-            np.testing.assert_allclose(found.value[target], value, rtol=2e-5)
-            np.testing.assert_allclose(found.freedom[target], freedom, rtol=1e-4)
+            expected_value, expected_freedom = variances_and_freedom_by_loops(
+                phi, member, target, inside, kind
+            )
+            np.testing.assert_allclose(variances.value[target], expected_value, rtol=2e-5)
+            np.testing.assert_allclose(variances.freedom[target], expected_freedom, rtol=1e-4)
 
 
 def test_variances_that_differ_less_than_by_chance_are_shrunk_to_one():
     values = np.array([0.0, 1.0, 3.0, 4.0, 9.0])
     phi = values[:, None] + np.arange(6)
-    found = estimate_variances(side_moments(phi, np.ones(phi.shape, bool)), SHRUNK)
+    variances = estimate_variances(side_moments(phi, np.ones(phi.shape, bool)), SHRUNK)
     pooled = [np.delete(values, target).var(ddof=1) for target in range(5)]
-    np.testing.assert_allclose(found.value, np.tile(pooled, (6, 1)).T)
-    np.testing.assert_allclose(found.freedom, 1e6 + 3)
+    np.testing.assert_allclose(variances.value, np.tile(pooled, (6, 1)).T)
+    np.testing.assert_allclose(variances.freedom, 1e6 + 3)
 
 
 def test_moments_leave_out_the_target_and_keep_the_digits_of_far_levels():
     phi = np.array([[1.0, -2.0], [2.0, -4.0], [4.0, -5.0], [9.0, -6.0]])
     side = np.array([[1, 0], [1, 0], [1, 1], [0, 0]], bool)
-    found = side_moments(phi, side)
-    assert found.count.tolist() == [[2, 1], [2, 1], [2, 0], [3, 1]]
-    assert found.mean == pytest.approx(np.array([[3, -5], [2.5, -5], [1.5, 0], [7 / 3, -5]]))
-    assert found.squares == pytest.approx(np.array([[2, 0], [4.5, 0], [0.5, 0], [14 / 3, 0]]))
-    assert found.freedom.tolist() == [[1, 0], [1, 0], [1, 0], [2, 0]]
-    far = side_moments(phi + np.array([2.0**24, -(2.0**24)]), side)
-    np.testing.assert_allclose(far.squares, found.squares, rtol=1e-6, atol=1e-6)
+    moments = side_moments(phi, side)
+    assert moments.count.tolist() == [[2, 1], [2, 1], [2, 0], [3, 1]]
+    assert moments.mean == pytest.approx(np.array([[3, -5], [2.5, -5], [1.5, 0], [7 / 3, -5]]))
+    assert moments.squares == pytest.approx(np.array([[2, 0], [4.5, 0], [0.5, 0], [14 / 3, 0]]))
+    assert moments.freedom.tolist() == [[1, 0], [1, 0], [1, 0], [2, 0]]
+    far_moments = side_moments(phi + np.array([2.0**24, -(2.0**24)]), side)
+    np.testing.assert_allclose(far_moments.squares, moments.squares, rtol=1e-6, atol=1e-6)
 
 
 def shift_prior_by_loops(phi, member, target, kind):
@@ -157,36 +159,36 @@ def shift_prior_by_loops(phi, member, target, kind):
 @pytest.mark.parametrize("is_rare", [False, True])
 def test_the_prior_of_shifts_is_that_of_a_meta_analysis(cells, rare_cells, kind, is_rare):
     phi, member = rare_cells if is_rare else cells
-    found = expectations(phi, member, ~member, kind, shrinks_shifts=is_rare)
-    assert found.mean_shift.shape == found.shift_variance.shape == (10, 1)
+    prior = expectations(phi, member, ~member, kind, shrinks_shifts=is_rare)
+    assert prior.mean_shift.shape == prior.shift_variance.shape == (10, 1)
     for target in (0, 4, 9):
         mean, variance = shift_prior_by_loops(phi, member, target, kind)
-        assert found.mean_shift[target, 0] == pytest.approx(mean, rel=1e-4)
-        assert found.shift_variance[target, 0] == pytest.approx(variance, rel=1e-4, abs=1e-9)
+        assert prior.mean_shift[target, 0] == pytest.approx(mean, rel=1e-4)
+        assert prior.shift_variance[target, 0] == pytest.approx(variance, rel=1e-4, abs=1e-9)
 
 
 def test_without_shrinkage_an_example_has_its_own_shift_or_the_mean_shift(rare_cells):
     phi, member = rare_cells
-    found = expectations(phi, member, ~member, POOLED, shrinks_shifts=False)
+    levels = expectations(phi, member, ~member, POOLED, shrinks_shifts=False)
     for target in range(len(phi)):
-        shift = found.mean_shift[target, 0]
+        shift = levels.mean_shift[target, 0]
         variances = [variances_by_loops(phi, member, target, i, POOLED)[0] for i in (True, False)]
         for text in range(phi.shape[1]):
             seen, unseen = references(phi, member, target, text)
             mean_in = seen.mean() if len(seen) else unseen.mean() + shift
             mean_out = unseen.mean() if len(unseen) else seen.mean() - shift
-            assert found.inside.mean[target, text] == pytest.approx(mean_in, rel=1e-6)
-            assert found.outside.mean[target, text] == pytest.approx(mean_out, rel=1e-6)
+            assert levels.inside.mean[target, text] == pytest.approx(mean_in, rel=1e-6)
+            assert levels.outside.mean[target, text] == pytest.approx(mean_out, rel=1e-6)
             if len(seen) and len(unseen):
                 errors = [v / len(s) for v, s in zip(variances, (seen, unseen), strict=True)]
-                assert found.inside.mean_variance[target, text] == pytest.approx(errors[0])
-                assert found.outside.mean_variance[target, text] == pytest.approx(errors[1])
+                assert levels.inside.mean_variance[target, text] == pytest.approx(errors[0])
+                assert levels.outside.mean_variance[target, text] == pytest.approx(errors[1])
 
 
 def test_levels_and_shifts_are_the_posterior_of_a_linear_model(rare_cells):
     """In matrices: one row for each reference, and one for the prior on the shift."""
     phi, member = rare_cells
-    found = expectations(phi, member, ~member, SHRUNK, shrinks_shifts=True)
+    posterior = expectations(phi, member, ~member, SHRUNK, shrinks_shifts=True)
     for target in (0, 4, 9):
         mean, spread = shift_prior_by_loops(phi, member, target, SHRUNK)
         var_in, var_out = (
@@ -199,11 +201,11 @@ def test_levels_and_shifts_are_the_posterior_of_a_linear_model(rare_cells):
             weights = np.array([*weights, 1 / spread])
             covariance = np.linalg.inv(design.T @ (design * weights[:, None]))
             level, shift = covariance @ (design.T @ (weights * np.array([*seen, *unseen, mean])))
-            one = np.ones(2)
-            values = (level + shift, var_in[text], one @ covariance @ one), (
+            ones = np.ones(2)
+            values = (level + shift, var_in[text], ones @ covariance @ ones), (
                 level, var_out[text], covariance[0, 0],
             )  # fmt: skip
-            for side, expected in zip((found.inside, found.outside), values, strict=True):
+            for side, expected in zip((posterior.inside, posterior.outside), values, strict=True):
                 fields = (side.mean, side.variance, side.mean_variance)
                 assert [v[target, text] for v in fields] == pytest.approx(expected, rel=1e-3)
 
@@ -252,8 +254,8 @@ def test_offline_lira_with_a_single_reference_has_the_least_variance():
     phi = np.array([[1.0, 2.0], [3.0, 5.0], [0.0, 0.0]])
     outside = np.array([[1, 0], [0, 0], [0, 0]], bool)
     for kind in KINDS:
-        found = lira_offline(phi, outside, kind)
-        assert found[1] == pytest.approx([2e6, 4e6]), kind
+        scores = lira_offline(phi, outside, kind)
+        assert scores[1] == pytest.approx([2e6, 4e6]), kind
 
 
 def test_bavaria_is_the_ratio_of_posterior_predictive_densities(cells):
@@ -307,8 +309,8 @@ def test_rmia_compares_a_text_with_the_others_alone():
     member = np.array([[True, False], [False, True], [True, True]])
     phi = np.log([[0.5, 0.25], [0.25, 0.25], [0.25, 0.125]])
     # the ratios to the means over references: 0.5 / 0.25 and 0.25 / 0.1875 in the first cell
-    found = rmia(phi, member, ~member, 1.0)
-    assert found[0].tolist() == [1, 0]
+    scores = rmia(phi, member, ~member, 1.0)
+    assert scores[0].tolist() == [1, 0]
     assert rmia(phi[:, :1], member[:, :1], ~member[:, :1], 1.0).tolist() == [[0], [0], [0]]
     unseen = np.zeros_like(member)
     assert rmia(phi, unseen, unseen, 1.0).tolist() == [[1, 1]] * 3  # nothing to compare with
@@ -345,12 +347,12 @@ def test_multivariate_lira_is_the_linear_discriminant_with_oas_covariance():
 def test_multivariate_lira_leaves_out_texts_with_fewer_than_two_references_on_a_side():
     tokens, member = draw_tokens(12, 6, 0.8, seed=3)
     member[:, 0], member[:, 1] = np.arange(12) < 1, np.arange(12) > 1
-    found = multivariate_lira(tokens, member, ~member)
-    assert (found[:, 0] == 0).all()  # one member alone
-    assert (found[:2, 1] == 0).all()  # one non-member is left without the target
-    assert (found[2:, 1] != 0).all()
-    without = multivariate_lira(tokens[1:], member[:, 1:], ~member[:, 1:])
-    np.testing.assert_allclose(without, found[:, 1:])
+    scores = multivariate_lira(tokens, member, ~member)
+    assert (scores[:, 0] == 0).all()  # one member alone
+    assert (scores[:2, 1] == 0).all()  # one non-member is left without the target
+    assert (scores[2:, 1] != 0).all()
+    without_first = multivariate_lira(tokens[1:], member[:, 1:], ~member[:, 1:])
+    np.testing.assert_allclose(without_first, scores[:, 1:])
 
 
 def test_single_reference_is_the_difference_times_the_root_of_the_length():
@@ -478,32 +480,32 @@ def test_an_attack_by_name_looks_for_a_dose_within_each_benchmark(two_benchmarks
         expected_by_name(part, part.doses == 2, part.doses == 0)
         for part in (
             ReferenceCells(
-                cells.phi[:, first::2], cells.doses[:, first::2], cells.benchmarks[first::2],
-                cells.clean[first::2], cells.lengths[first::2], cells.tokens[first::2],
+                cells.phi[:, offset::2], cells.doses[:, offset::2], cells.benchmarks[offset::2],
+                cells.clean[offset::2], cells.lengths[offset::2], cells.tokens[offset::2],
             )
-            for first in (0, 1)
+            for offset in (0, 1)
         )
     ]  # fmt: skip
     assert {*NAMED} == {*expected[0]}
     for name in NAMED:
-        found = attack_scores(name, cells, 2)
-        np.testing.assert_allclose(found[:, ::2], expected[0][name], err_msg=name)
-        np.testing.assert_allclose(found[:, 1::2], expected[1][name], err_msg=name)
+        scores = attack_scores(name, cells, 2)
+        np.testing.assert_allclose(scores[:, ::2], expected[0][name], err_msg=name)
+        np.testing.assert_allclose(scores[:, 1::2], expected[1][name], err_msg=name)
 
 
 def test_a_part_of_the_cells_or_examples_has_all_that_is_theirs(two_benchmarks):
-    cells, some = two_benchmarks, np.array([5, 2])
-    rows, columns = cells.of_cells(some), cells.of_examples(some)
+    cells, chosen = two_benchmarks, np.array([5, 2])
+    some_cells, some_examples = cells.of_cells(chosen), cells.of_examples(chosen)
     for name in ("phi", "doses"):
-        assert (getattr(rows, name) == getattr(cells, name)[[5, 2]]).all()
-        assert (getattr(columns, name) == getattr(cells, name)[:, [5, 2]]).all()
+        assert (getattr(some_cells, name) == getattr(cells, name)[[5, 2]]).all()
+        assert (getattr(some_examples, name) == getattr(cells, name)[:, [5, 2]]).all()
     for name in ("benchmarks", "clean", "lengths"):
-        assert (getattr(rows, name) == getattr(cells, name)).all()
-        assert getattr(columns, name).tolist() == getattr(cells, name)[[5, 2]].tolist()
-    assert all((a == b[[5, 2]]).all() for a, b in zip(rows.tokens, cells.tokens, strict=True))
-    for found, text in zip(columns.tokens, some, strict=True):
-        assert found is cells.tokens[text]
-    assert not replace(cells, tokens=()).of_examples(some).tokens
+        assert (getattr(some_cells, name) == getattr(cells, name)).all()
+        assert getattr(some_examples, name).tolist() == getattr(cells, name)[[5, 2]].tolist()
+    assert all((a == b[[5, 2]]).all() for a, b in zip(some_cells.tokens, cells.tokens, strict=True))
+    for part_tokens, text in zip(some_examples.tokens, chosen, strict=True):
+        assert part_tokens is cells.tokens[text]
+    assert not replace(cells, tokens=()).of_examples(chosen).tokens
 
 
 def test_the_multivariate_attack_alone_needs_stored_tokens(two_benchmarks):

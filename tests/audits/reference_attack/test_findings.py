@@ -164,25 +164,29 @@ def test_rates_need_enough_non_members(findings):
     assert few.strengths["tpr_at_fpr_0.001"].isna().all()
 
 
+def with_doses(findings, doses):
+    references = replace(findings.condition.references, doses=doses)
+    return replace(findings, condition=replace(findings.condition, references=references))
+
+
 def test_a_rate_counts_the_non_members_of_all_cells_and_needs_two_cells_with_members(findings):
     outside = findings.condition.references.doses == 0
     fewest = 5 / outside.sum()  # five expected false alarms
-    some = replace(findings, fpr=(fewest, 0.99 * fewest)).strengths.filter(like="tpr_at_fpr")
-    assert some.notna().all().tolist() == [True] * 3 + [False] * 3
+    strengths = replace(findings, fpr=(fewest, 0.99 * fewest)).strengths
+    is_given = strengths.filter(like="tpr_at_fpr").notna().all()
+    assert is_given.tolist() == [True] * 3 + [False] * 3
     doses = findings.condition.references.doses.copy()
     doses[2:] = 0
-    two = replace(findings, condition=replace(
-        findings.condition, references=replace(findings.condition.references, doses=doses)
-    ))  # fmt: skip
-    two.__dict__["scores"] = findings.scores
-    rates = two._rates("loss", 1)
+    with_two_cells = with_doses(findings, doses)
+    with_two_cells.__dict__["scores"] = findings.scores
+    rates = with_two_cells._rates("loss", 1)
     threshold = np.sort(findings.scores["loss", 1][doses == 0])[-1 - int(0.01 * (doses == 0).sum())]
     hits = [
         (findings.scores["loss", 1][cell, doses[cell] > 0] > threshold).mean() for cell in (0, 1)
     ]
     assert rates["tpr_at_fpr_0.01"] == pytest.approx(np.mean(hits))
     doses[1] = 0
-    assert np.isnan([*two._rates("loss", 1).values()]).all()
+    assert np.isnan([*with_two_cells._rates("loss", 1).values()]).all()
 
 
 def test_a_rates_interval_is_that_of_a_mean_over_cells(findings):
@@ -211,22 +215,22 @@ def test_fewer_models_are_disjoint_blocks_of_the_cells(findings):
     """Seven models: two blocks, and two cells of the sixteen in none."""
     cells, name = findings.condition.references, "lira_offline_pooled"
     for number in (8, 7):
-        found = findings._auroc_of_blocks(name, 1, number)
+        block_auroc = findings._auroc_of_blocks(name, 1, number)
         parts = [cells.of_cells(np.arange(first, first + number)) for first in (0, number)]
         aurocs = [
             mean_auroc(attack_scores(name, part, 1), *part.sides(1), cells.benchmarks)
             for part in parts
         ]
         value = np.mean([auroc.value for auroc in aurocs])
-        assert found.value == pytest.approx(value)
+        assert block_auroc.value == pytest.approx(value)
         # a cell's contribution is its own AUROC's distance from the mean
-        own = [auroc.value + number * auroc.cells for auroc in aurocs]
-        expected = (np.concatenate(own) - value) / 2 / number
-        assert found.cells[: 2 * number] == pytest.approx(expected)
-        assert not found.cells[2 * number :].any()
+        of_cells = [auroc.value + number * auroc.cells for auroc in aurocs]
+        expected = (np.concatenate(of_cells) - value) / 2 / number
+        assert block_auroc.cells[: 2 * number] == pytest.approx(expected)
+        assert not block_auroc.cells[2 * number :].any()
         influence = np.concatenate([auroc.influence / 2 for auroc in aurocs])
-        np.testing.assert_allclose(found.influence[: 2 * number], influence, atol=1e-12)
-        assert not found.influence[2 * number :].any()
+        np.testing.assert_allclose(block_auroc.influence[: 2 * number], influence, atol=1e-12)
+        assert not block_auroc.influence[2 * number :].any()
 
 
 def test_a_row_of_models_has_an_interval_and_the_limit_one_on_the_scale_of_d_prime(findings):
@@ -252,11 +256,6 @@ def test_eight_or_fewer_models_have_no_limit():
     table = ConditionFindings(condition, "bavaria", 0.55, (), 1e-5).by_models
     assert {*table["models"]} == {8}
     assert len(table) == len(usable_attacks(condition.references)) - 1
-
-
-def with_doses(findings, doses):
-    references = replace(findings.condition.references, doses=doses)
-    return replace(findings, condition=replace(findings.condition, references=references))
 
 
 def test_each_example_has_a_row_of_memorisation_at_each_dose(findings):
@@ -291,9 +290,9 @@ def test_each_example_has_a_row_of_memorisation_at_each_dose(findings):
         assert rows["cells_in"].tolist() == counts[0].tolist()
         assert rows["cells_out"].tolist() == counts[1].tolist()
         for columns in (np.arange(0, 80, 2), np.arange(1, 80, 2)):  # the benchmarks
-            of_all = np.vstack([phi, phi[:1]])[:, columns]
+            with_extra_row = np.vstack([phi, phi[:1]])[:, columns]
             seen, unseen = (side[:, columns] for side in sides)
-            expected = expectations(of_all, seen, unseen, SHRUNK, shrinks_shifts=True)
+            expected = expectations(with_extra_row, seen, unseen, SHRUNK, shrinks_shifts=True)
             shrunk = (expected.inside.mean - expected.outside.mean)[-1]
             np.testing.assert_allclose(rows["shrunk"].iloc[columns], shrunk, rtol=1e-6)
             variances = expected.inside.variance[-1], expected.outside.variance[-1]
@@ -354,26 +353,26 @@ def test_stability_is_counted_example_by_example(findings):
     (row,) = changed.stability.to_dict("records")
     non_members = np.sort(scores[doses == 0])[::-1]
     flagged = scores > non_members[int(0.05 * len(non_members))]
-    found = [flagged[doses[:, text] == 1, text] for text in range(80)]
-    alarms = [flagged[doses[:, text] == 0, text] for text in range(80)]
-    rates = [of_text.mean() for of_text in found if len(of_text) > 1]
+    member_flags = [flagged[doses[:, text] == 1, text] for text in range(80)]
+    other_flags = [flagged[doses[:, text] == 0, text] for text in range(80)]
+    rates = [flags.mean() for flags in member_flags if len(flags) > 1]
     pairs = [
-        np.mean([a == b for i, a in enumerate(of_text) for b in of_text[:i]])
-        for of_text in found
-        if len(of_text) > 1
+        np.mean([a == b for i, a in enumerate(flags) for b in flags[:i]])
+        for flags in member_flags
+        if len(flags) > 1
     ]
-    tpr = np.concatenate(found).mean()
+    tpr = np.concatenate(member_flags).mean()
     assert row == {
         "condition": "m-lr0.001-tokens250000", "occurrences": 1,
         **{
             key: pytest.approx(value)
             for key, value in {
-                "tpr": tpr, "fpr": np.concatenate(alarms).mean(), "agreement": np.mean(pairs),
+                "tpr": tpr, "fpr": np.concatenate(other_flags).mean(), "agreement": np.mean(pairs),
                 "agreement_if_alike": tpr**2 + (1 - tpr) ** 2,
                 "found_never": np.mean([rate == 0 for rate in rates]),
                 "found_sometimes": np.mean([0 < rate < 1 for rate in rates]),
                 "found_always": np.mean([rate == 1 for rate in rates]),
-                "alarm_rate_above_twice": np.mean([a.mean() > 0.1 for a in alarms if len(a)]),
+                "alarm_rate_above_twice": np.mean([a.mean() > 0.1 for a in other_flags if len(a)]),
             }.items()
         },
     }  # fmt: skip
@@ -448,11 +447,11 @@ def test_the_chart_shows_the_strength_of_each_attack_and_method(findings):
 
 
 def test_fewer_than_four_cells_are_refused():
-    words = (
+    message = (
         "audit.cells: m-lr0.001-tokens250000 has 3 cells, and the reference attack needs at least "
         "4 that differ in their seeds alone, better 16. Sweep `seed`."
     )
-    with pytest.raises(ConfigError, match=f"^{re.escape(words)}$"):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         read_conditions("audit.cells", audited_cells(3, 20, 0.0))
     assert len(read_conditions("audit.cells", audited_cells(4, 20, 0.0))) == 1
 
@@ -489,8 +488,8 @@ def test_a_condition_is_named_without_swapped_and_needs_the_mean_log_probability
     (condition,) = read_conditions("audit.cells", swapped)
     assert condition.name == "m-last9"
     scores = cells[2].cell.scores
-    other = {**scores, "contaminated": scores["contaminated"].drop(columns=[("loss", "")])}
-    cells[2] = replace(cells[2], cell=replace(cells[2].cell, scores=other))
+    without_loss = {**scores, "contaminated": scores["contaminated"].drop(columns=[("loss", "")])}
+    cells[2] = replace(cells[2], cell=replace(cells[2].cell, scores=without_loss))
     with pytest.raises(ConfigError, match=r"^audit.cells is 'loss': cell .*-seed2 has no such"):
         read_conditions("audit.cells", cells)
 
@@ -507,11 +506,11 @@ def test_stored_passes_give_the_tokens_of_each_example(tmp_path, monkeypatch, ca
         for name, (model, level) in kinds.items():
             folder = tmp_path / PASSES / f"a-{number}-{ORIGINAL.view}-{name}"
             folder.mkdir(parents=True)
-            known = texts[:2] if level == 97 else texts
-            logprobs = [np.array([level, place], np.float32) for place in range(len(known))]
+            stored = texts[:2] if name == "2" else texts
+            logprobs = [np.array([level, place], np.float32) for place in range(len(stored))]
             stats = {
                 text: [SimpleNamespace(logprob=x), SimpleNamespace(logprob=x + 50)]
-                for text, x in zip(known, logprobs, strict=True)
+                for text, x in zip(stored, logprobs, strict=True)
             }
             passes[folder] = model, stats
     module = "contamination.audits.reference_attack.inputs"
@@ -532,19 +531,19 @@ def test_stored_passes_give_the_tokens_of_each_example(tmp_path, monkeypatch, ca
     (condition,) = read_conditions("audit.cells", cells)
     assert condition.references.tokens == []
     name = condition.cells[2].name
-    words = f"reference attack: no pass of {name} is stored, so its tokens are not compared."
-    assert caplog.messages == [words]
+    warning = f"reference attack: no pass of {name} is stored, so its tokens are not compared."
+    assert caplog.messages == [warning]
 
 
 def test_cells_of_different_pools_are_refused():
     mixed = audited_cells(4, 20, 0.0) + audited_cells(1, 20, 0.0, seed=5, pool="q")
     mixed[-1] = replace(mixed[-1], cell=replace(mixed[-1].cell, seed=9))
-    words = (
+    message = (
         "audit.cells: m-lr0.001-tokens250000-seed9 and m-lr0.001-tokens250000-seed0 have different "
         "pools of examples, so neither is a reference for the other. Give cells that share "
         "injection.pool_seed and the benchmarks."
     )
-    with pytest.raises(ConfigError, match=f"^{re.escape(words)}$"):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         read_conditions("audit.cells", mixed)
 
 
@@ -563,13 +562,13 @@ def test_swapped_replicates_are_refused():
     members = [*dose, 1 - dose[0]]
     phi = np.vstack([phi, phi[:1]])
     cells = [audited_cell(p, d, p, k) for k, (p, d) in enumerate(zip(phi, members, strict=True))]
-    words = (
+    message = (
         "audit.cells: in m-lr0.001-tokens250000 cells 1 and 4 are swapped replicates, so that an "
         "example's other cells tell whether it is a member of the target, without any model. Give "
         "cells whose members were drawn independently (another seed each, "
         "injection.swap_members=false)."
     )
-    with pytest.raises(ConfigError, match=f"^{re.escape(words)}$"):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         read_conditions("audit.cells", cells)
 
 
@@ -590,11 +589,11 @@ def test_cells_with_the_same_members_are_refused():
     phi, dose = draw_cells(5, 20, 0.0)
     dose[4] = dose[1]
     cells = [audited_cell(p, d, p, k) for k, (p, d) in enumerate(zip(phi, dose, strict=True))]
-    words = (
+    message = (
         "audit.cells: in m-lr0.001-tokens250000 two cells have the same members, so the one gives "
         "away the other. Give each cell another seed, and no injection.membership_seed."
     )
-    with pytest.raises(ConfigError, match=f"^{re.escape(words)}$"):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         read_conditions("audit.cells", cells)
 
 
@@ -627,11 +626,11 @@ def test_the_audit_is_an_artefact(tmp_path, monkeypatch):
     assert {*made.files} - own
     assert run(stage(tmp_path, cells="another path")).path == made.path
     assert run(stage(tmp_path, cells="report", reference="rmia")).path != made.path
-    words = (
+    message = (
         "audit.reference is 'multivariate_lira': it needs the cells' stored passes, which "
         "m-lr0.001-tokens250000 lacks. Choose another, or score the cells again."
     )
-    with pytest.raises(ConfigError, match=f"^{re.escape(words)}$"):
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}$"):
         run(stage(tmp_path, cells="report", reference="multivariate_lira"))
     monkeypatch.setattr(cells_module, "open_cells", lambda *_: cells[:3])
     with pytest.raises(ConfigError, match=r"^audit\.cells: .* has 3 cells"):
@@ -661,14 +660,14 @@ def test_all_cells_name_the_folder_of_the_audit(monkeypatch):
         for cell in audited_cells(4, 20, 0.0, seed=copies, copies=copies, pool=f"p{copies}")
     ]
     monkeypatch.setattr("contamination.audits.cells.open_cells", lambda *_: cells)
-    checked = []
+    checks = []
     monkeypatch.setattr(
         "contamination.injection.membership.check_membership",
-        lambda field, corpus: checked.append((field, corpus)),
+        lambda field, corpus: checks.append((field, corpus)),
     )
     prepared = ReferenceAttack(cells="report").prepare(AuditStage(audit={}))
     # their members were drawn by coins
-    assert checked == [("audit.cells", cell.corpus) for cell in cells]
+    assert checks == [("audit.cells", cell.corpus) for cell in cells]
     assert (prepared.slug, prepared.settings) == ("m", {"revision": 1, "tokens": False})
     digests = {digest for cell in cells for digest in cell.cell.digests.values()}
     assert {*prepared.inputs.values()} == digests
@@ -678,15 +677,15 @@ def test_the_settings_are_those_of_the_report(tmp_path, monkeypatch):
     cells = audited_cells(5, 40, 1.0)
     monkeypatch.setattr("contamination.audits.cells.open_cells", lambda *_: cells)
     monkeypatch.setattr("contamination.injection.membership.check_membership", lambda *_: None)
-    given = {"reference": "rmia", "share_above": 0.625, "fpr": [0.25], "delta": 1e-6}
-    found = []
+    settings = {"reference": "rmia", "share_above": 0.625, "fpr": [0.25], "delta": 1e-6}
+    calls = []
     monkeypatch.setattr(
         "contamination.audits.reference_attack.report.report",
-        lambda findings, facts: found.append((findings, facts)) or "content",
+        lambda findings, facts: calls.append((findings, facts)) or "content",
     )
-    prepared = ReferenceAttack(cells="report", **given).prepare(AuditStage(audit={}))
+    prepared = ReferenceAttack(cells="report", **settings).prepare(AuditStage(audit={}))
     result = prepared.conduct(tmp_path)
     assert (result.content, result.counts) == ("content", {"cells": 5})
-    (((findings,), facts),) = found
+    (((findings,), facts),) = calls
     assert findings == ConditionFindings(findings.condition, "rmia", 0.625, (0.25,), 1e-6)
     assert facts == {"cells": "5", "examples": "40", "reference": "rmia, named in advance"}

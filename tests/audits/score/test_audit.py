@@ -80,8 +80,9 @@ def test_the_audit_is_based_on_the_table_and_says_how_many_items_there_are(tmp_p
         "items": str(file), "membership": "the column score", "unknown items": "120",
         "member items": "20", "non-member items": "20", "draws": "100",
     }  # fmt: skip
-    told = Score(items=str(file), draws=100, prevalence=0.25).prepare(AuditStage(audit={}))
-    assert told.conduct(tmp_path).content.facts["share of members"] == "0.25 (given)"
+    prepared = Score(items=str(file), draws=100, prevalence=0.25).prepare(AuditStage(audit={}))
+    content = prepared.conduct(tmp_path).content
+    assert content.facts["share of members"] == "0.25 (given)"
 
 
 def test_formats_and_renamed_columns_give_the_same_scores(tmp_path, frame):

@@ -57,9 +57,9 @@ def test_intervals_are_percentiles_and_those_of_inflation_are_paired(items, esti
     for score, name, expected in zip(findings.scores, (NAIVE, IPW, CONSTAT), numbers, strict=True):
         assert isinstance(score, CorrectedScore)
         assert score.name == name
-        found = [score.value, score.low, score.high,
+        interval_ends = [score.value, score.low, score.high,
                  score.inflation, score.inflation_low, score.inflation_high]  # fmt: skip
-        assert found == pytest.approx(expected)
+        assert interval_ends == pytest.approx(expected)
     # δ* − δ = (naive − 0.42) − 0.08 is 0.08 or more from 0.58 on: 31 of 101 draws, less rounding
     assert findings.constat_p == pytest.approx(31.5 / 102, abs=0.6 / 102)
     assert findings.warnings == []
@@ -74,51 +74,51 @@ def test_without_reference_models_there_is_no_constat(items, estimates):
     assert [score.name for score in findings.scores] == [NAIVE, IPW]
 
 
-def warned(items, estimates, chance=None):
+def warnings_of(items, estimates, chance=None):
     return summarize(items, estimates, 0.9, chance).warnings
 
 
 def test_accuracy_is_near_chance_if_the_interval_begins_at_or_below_it(items, estimates):
     low = summarize(items, estimates, 0.9, None).scores[0].low
-    text = (
+    warning = (
         "**Accuracy near chance.** The interval of the observed score begins at 0.320, and "
         "guessing gives 0.33: a model that can't answer shows little inflation in its accuracy. "
         "Compare the log-probability of the answers as well."
     )
-    assert warned(items, estimates, 0.33) == [text]
-    assert len(warned(items, estimates, low)) == 1
-    assert warned(items, estimates, low - 1e-9) == []
+    assert warnings_of(items, estimates, 0.33) == [warning]
+    assert len(warnings_of(items, estimates, low)) == 1
+    assert warnings_of(items, estimates, low - 1e-9) == []
 
 
 def test_answers_of_one_correctness_are_alike(items, estimates):
     correct = np.where(items.role == UNKNOWN, 0.5, items.correct)
-    assert warned(replace(items, correct=correct), estimates) == [
+    assert warnings_of(replace(items, correct=correct), estimates) == [
         "**All answers are alike.** Each of 10 items of unknown membership has correctness 0.5, so "
         "the intervals of naive, IPW and EPG-IPW have no width, which says nothing of their error. "
         "Give more items, or easier or harder ones."
     ]
     correct[0] = 1.5  # a spread of exactly 1 is one
-    assert warned(replace(items, correct=correct), estimates) == []
+    assert warnings_of(replace(items, correct=correct), estimates) == []
 
 
 @pytest.mark.parametrize("role", [MEMBER, NONMEMBER])
 def test_fewer_than_ten_spiked_examples_are_few(items, estimates, role):
     fewer = items.role.copy()
     fewer[np.flatnonzero(fewer == role)[0]] = UNKNOWN
-    assert warned(replace(items, role=fewer), estimates) == [
+    assert warnings_of(replace(items, role=fewer), estimates) == [
         f"**Few spiked examples.** 9 known {role}s: give 10 or more."
     ]
 
 
 def test_a_calibration_without_a_slope_is_warned_of(items, estimates):
     flat = replace(estimates, slope_draws=np.where(np.arange(101) < 6, 0.0, 1.0))
-    assert warned(items, flat) == [
+    assert warnings_of(items, flat) == [
         "**The membership score does not tell the spiked examples apart.** Its calibration has a "
         "slope of 0 or less in more than 5% of the draws. IPW and EPG-IPW then correct for "
         "nothing, and the share of members can't be estimated: give another method's scores."
     ]
     few = replace(estimates, slope_draws=np.where(np.arange(101) < 5, -1.0, 1.0))
-    assert warned(items, few) == []
+    assert warnings_of(items, few) == []
 
 
 def test_a_membership_score_that_goes_with_difficulty_is_warned_of(items, estimates):
@@ -126,13 +126,13 @@ def test_a_membership_score_that_goes_with_difficulty_is_warned_of(items, estima
     correct = items.correct.copy()
     correct[items.role == NONMEMBER] = np.array(ranks) / 10
     correlation, p_value = spearman(ranks)
-    assert warned(replace(items, correct=correct), estimates) == [
+    assert warnings_of(replace(items, correct=correct), estimates) == [
         "**The membership score goes with difficulty.** Among the known non-members its rank "
         f"correlation with correctness is {correlation:.2f} (p = {p_value:.2g}): IPW and EPG-IPW "
         "change the score even without contamination."
     ]
     constant = np.where(items.role == NONMEMBER, 3.0, items.score)
-    assert warned(replace(items, correct=correct, score=constant), estimates) == []
+    assert warnings_of(replace(items, correct=correct, score=constant), estimates) == []
 
 
 @pytest.mark.parametrize("rises", [True, False])
@@ -140,35 +140,35 @@ def test_contamination_that_goes_with_difficulty_is_warned_of(items, estimates, 
     ranks = [2, 1, 4, 3, 6, 5, 8, 7, 10, 9] if rises else [9, 10, 7, 8, 5, 6, 3, 4, 1, 2]
     correlation, p_value = spearman(ranks)
     harder, direction = ("easier", "low") if rises else ("harder", "high")
-    assert warned(items, replace(estimates, predicted=np.array(ranks) / 10)) == [
+    assert warnings_of(items, replace(estimates, predicted=np.array(ranks) / 10)) == [
         f"**Contamination goes with difficulty.** Among the items of unknown membership likely "
         f"members are {harder} (rank correlation with ĉ {correlation:.2f}, p = {p_value:.2g}): "
         f"IPW and EPG-IPW are too {direction}. Prefer imputation or the combined score."
     ]
     nine = np.arange(9)
     few = replace(estimates, membership=nine / 20, predicted=nine / 10)
-    assert warned(items, few) == []
-    assert warned(items, replace(estimates, predicted=np.full(COUNT, 0.4))) == []
+    assert warnings_of(items, few) == []
+    assert warnings_of(items, replace(estimates, predicted=np.full(COUNT, 0.4))) == []
 
 
 def test_what_reference_models_and_predictions_are_lacking_is_said(items, estimates):
-    assert warned(items, replace(estimates, predicted=None)) == [
+    assert warnings_of(items, replace(estimates, predicted=None)) == [
         "**Whether contamination goes with difficulty can't be checked.** It takes predicted clean "
         "correctness or reference models. If it does, IPW and EPG-IPW are biased."
     ]
     few, enough = (replace(items, references=np.ones((3 * COUNT, n))) for n in (3, 4))
-    unpredicted = (
+    no_prediction = (
         "**No prediction of clean correctness.** It takes 10 known non-members to fit it on the "
         "reference models."
     )
-    assert warned(few, estimates) == [
+    assert warnings_of(few, estimates) == [
         "**Few reference models.** 3: ConStat's interval can't show how much such models differ. "
         "Give 4 or more.",
-        unpredicted,
+        no_prediction,
     ]
-    assert warned(enough, estimates) == [unpredicted]
+    assert warnings_of(enough, estimates) == [no_prediction]
     imputed = replace(
         estimates, values=estimates.values | {IMPUTATION: 0.4},
         draws=estimates.draws | {IMPUTATION: estimates.draws[NAIVE]},
     )  # fmt: skip
-    assert warned(enough, imputed) == warned(items, imputed) == []
+    assert warnings_of(enough, imputed) == warnings_of(items, imputed) == []

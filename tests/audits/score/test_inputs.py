@@ -46,38 +46,31 @@ def test_roles_and_truth_values_are_read_however_they_are_written(tmp_path, rows
     members = ["member", "TRUE", "1", "1.0", "Yes"]
     nonmembers = ["non-member", "nonmember", "False", "0", "0.0", "no"]
     unknown = ["unknown", "", "none", "NULL", "nan", " unknown ", *["unknown"] * 4]
-    more = [dict(rows[0]) for _ in range(len(members + nonmembers + unknown))]
-    for number, (row, role) in enumerate(zip(more, members + nonmembers + unknown, strict=True)):
-        row |= {
-            "id": str(number),
-            "spiked": role,
-            "correct": ["True", "false", " 0.25 "][number % 3],
-        }
-    items = read(tmp_path, more)
+    roles = members + nonmembers + unknown
+    table_rows = [dict(rows[0]) for _ in roles]
+    for number, (row, role) in enumerate(zip(table_rows, roles, strict=True)):
+        correct = ["True", "false", " 0.25 "][number % 3]
+        row |= {"id": str(number), "spiked": role, "correct": correct}
+    items = read(tmp_path, table_rows)
     assert items.role.tolist() == ["member"] * 5 + ["non-member"] * 6 + ["unknown"] * 10
     assert items.correct.tolist() == [1, 0, 0.25] * 7
 
 
 def test_other_columns_are_read_by_the_names_that_are_given(tmp_path, rows):
     for number, row in enumerate(rows):
-        row |= {
-            "guess": str(number / 20),
-            "group": f"g{number // 2}",
-            "b": "1",
-            "a": str(number % 2),
-        }
+        row |= {"guess": str(number / 20), "b": "1", "a": str(number % 2)}
     items = read(tmp_path, rows, {"predicted": "guess"}, ["b", "a"])
     assert items.predicted.tolist() == [i / 20 for i in range(14)]
     assert items.references.tolist() == [[1, i % 2] for i in range(14)]
-    spread = [{**row, "cluster": f"g{i % 7}"} for i, row in enumerate(rows)]
-    clusters = read(tmp_path, spread).clusters.tolist()
+    with_clusters = [{**row, "cluster": f"g{i % 7}"} for i, row in enumerate(rows)]
+    clusters = read(tmp_path, with_clusters).clusters.tolist()
     assert clusters == [*range(7)] * 2
-    named = [{**row, "of": f"g{i % 7}", "cluster": ""} for i, row in enumerate(rows)]
-    assert read(tmp_path, named, {"cluster": "of"}).clusters.tolist() == clusters
+    renamed = [{**row, "of": f"g{i % 7}", "cluster": ""} for i, row in enumerate(rows)]
+    assert read(tmp_path, renamed, {"cluster": "of"}).clusters.tolist() == clusters
 
 
-def refused(tmp_path, rows, kind=DataError, **options):
-    with pytest.raises(kind) as error:
+def refused(tmp_path, rows, error_class=DataError, **options):
+    with pytest.raises(error_class) as error:
         read(tmp_path, rows, **options)
     return str(error.value).replace(str(tmp_path / "items.csv"), "FILE")
 
@@ -108,7 +101,7 @@ def test_too_few_items_and_clusters_are_said_with_their_number(tmp_path, rows):
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "text"),
+    ("column", "value", "remedy"),
     [
         ("correct", "2", "Give 0, 1 or a probability between them."),
         ("correct", "x", "Give 0, 1 or a probability between them."),
@@ -117,10 +110,10 @@ def test_too_few_items_and_clusters_are_said_with_their_number(tmp_path, rows):
         ("spiked", "maybe", "Give member, non-member or unknown (or empty)."),
     ],
 )
-def test_a_value_that_means_nothing_is_said_with_its_row(tmp_path, rows, column, value, text):
+def test_a_value_that_means_nothing_is_said_with_its_row(tmp_path, rows, column, value, remedy):
     rows[4][column] = value
     message = refused(tmp_path, rows)
-    assert message.endswith(f"row 5: {column} is {value!r}. {text}")
+    assert message.endswith(f"row 5: {column} is {value!r}. {remedy}")
 
 
 def test_the_largest_numbers_are_read(tmp_path, rows):
@@ -169,24 +162,24 @@ def test_columns_and_files_that_are_not_there_are_named(tmp_path, rows):
 
 
 @pytest.fixture
-def folder(monkeypatch):
+def stored(monkeypatch):
     """Scores of two variants of a method and of another one, at two checkpoints."""
-    about = [("min_k", "k=0.1", False), ("min_k", "k=0.2", True), ("loss", "", True)]
+    methods = [("min_k", "k=0.1", False), ("min_k", "k=0.2", True), ("loss", "", True)]
     table = pd.DataFrame(
         (f"q{i}", method, variant, default, step, 100 * step + 10 * number + i / 100, True)
-        for number, (method, variant, default) in enumerate(about)
+        for number, (method, variant, default) in enumerate(methods)
         for step in (2, 1)
         for i in range(14)
     ).set_axis(
         ["example_id", "method", "variant", "default", "checkpoint_step", "score", "ranked"], axis=1
     )
-    opened = SimpleNamespace(table=table)
-    monkeypatch.setattr(inputs, "open_scores", lambda path: opened if path == "DIR" else None)
-    return opened
+    stored = SimpleNamespace(table=table)
+    monkeypatch.setattr(inputs, "open_scores", lambda path: stored if path == "DIR" else None)
+    return stored
 
 
 def test_stored_scores_are_of_the_last_checkpoint_and_of_the_method_or_its_variant(
-    tmp_path, rows, folder
+    tmp_path, rows, stored
 ):
     def scores(method):
         return read(tmp_path, rows, scores="DIR", method=method).score - np.arange(14) / 100
@@ -194,12 +187,12 @@ def test_stored_scores_are_of_the_last_checkpoint_and_of_the_method_or_its_varia
     assert scores("loss") == pytest.approx(220)
     assert scores("min_k") == pytest.approx(210)  # of its default variant
     assert scores("min_k k=0.1") == pytest.approx(200)
-    folder.table.loc[folder.table["score"] == 220.05, "ranked"] = False
+    stored.table.loc[stored.table["score"] == 220.05, "ranked"] = False
     assert refused(tmp_path, rows, scores="DIR").endswith(
         "row 6: id is 'q5', for which audit.scores has no score that may be compared. Score the "
         "same items, with these ids."
     )
-    folder.table["default"] = True
+    stored.table["default"] = True
     assert refused(tmp_path, rows, scores="DIR", method="min_k") == (
         "audit.scores: DIR has several scores of min_k for one id. Name one variant in "
         "audit.method."

@@ -58,9 +58,9 @@ def test_the_first_sentence_prefers_the_combined_score_and_without_references_ha
     imputed = replace(CORRECTED, name="imputation", value=0.1)
     findings = replace(FINDINGS, scores=[OBSERVED, CORRECTED, imputed, combined], constat_p=None)
     content = report(findings, {})
-    first, second = content.conclusions
-    assert "72.0 [62.0, 77.1] corrected** (combined, 90% interval)" in first
-    assert second == f"This assumes: {ASSUMPTIONS['combined']}"
+    verdict, assumption = content.conclusions
+    assert "72.0 [62.0, 77.1] corrected** (combined, 90% interval)" in verdict
+    assert assumption == f"This assumes: {ASSUMPTIONS['combined']}"
     (table,) = content.tables
     assert table.data["constat_p"].isna().all()
     assert table.data["constat_p"].dtype == float
@@ -83,5 +83,5 @@ def test_the_verdict_is_of_the_interval_beyond_a_tenth_of_a_point(low, high, ver
 
 def test_a_number_that_rounds_to_zero_has_no_sign():
     best = replace(CORRECTED, inflation=-0.0001, inflation_low=-0.0004, inflation_high=0.0004)
-    first = report(replace(FINDINGS, scores=[OBSERVED, best, EXPECTED]), {}).conclusions[0]
-    assert first.endswith("; 0.0 [0.0, 0.0] points of inflation.")
+    verdict = report(replace(FINDINGS, scores=[OBSERVED, best, EXPECTED]), {}).conclusions[0]
+    assert verdict.endswith("; 0.0 [0.0, 0.0] points of inflation.")

@@ -45,7 +45,7 @@ def make_case(members, nonmembers, shared=True, benchmark="b", references=None, 
 
 
 @pytest.mark.parametrize(
-    ("members", "nonmembers", "spiked", "share", "sizes"),
+    ("members", "nonmembers", "spiked", "share", "expected"),
     [
         (30, 30, 5, 0.5, (25, 25)),
         (30, 80, 5, 0.25, (25, 75)),
@@ -56,19 +56,19 @@ def make_case(members, nonmembers, shared=True, benchmark="b", references=None, 
         (30, 10, 10, 0.5, (0, 0)),
     ],
 )
-def test_the_largest_benchmark_of_a_share(members, nonmembers, spiked, share, sizes):
-    found = benchmark_sizes(make_case(members, nonmembers), spiked, share)
-    assert (found.members, found.nonmembers) == sizes
-    assert found.are_enough == (sum(sizes) >= 10)
+def test_the_largest_benchmark_of_a_share(members, nonmembers, spiked, share, expected):
+    sizes = benchmark_sizes(make_case(members, nonmembers), spiked, share)
+    assert (sizes.members, sizes.nonmembers) == expected
+    assert sizes.are_enough == (sum(expected) >= 10)
 
 
 def test_members_that_are_spiked_alone_leave_all_others_in_the_benchmark():
     case = make_case(40, 40, shared=False)
     assert not case.members_are_shared
-    found = benchmark_sizes(case, 20, 0.5)
-    assert (found.members, found.nonmembers) == (20, 20)
-    found = benchmark_sizes(case, 21, 0.5)
-    assert (found.members, found.nonmembers) == (0, 0)
+    sizes = benchmark_sizes(case, 20, 0.5)
+    assert (sizes.members, sizes.nonmembers) == (20, 20)
+    sizes = benchmark_sizes(case, 21, 0.5)
+    assert (sizes.members, sizes.nonmembers) == (0, 0)
 
 
 def test_numbers_are_those_that_each_benchmark_with_enough_items_allows():
@@ -77,19 +77,19 @@ def test_numbers_are_those_that_each_benchmark_with_enough_items_allows():
     plan = plan_spiking(cases, [20, 2, 15, 5, 16], 0.5)
     assert (plan.levels, plan.left_out, plan.wanted) == ([2, 5, 15], ["c"], [16, 20])
     assert [(case.benchmark, case.seed) for case in plan.cases] == [("b", 0), ("few", 0), ("b", 1)]
-    none = plan_spiking(cases, [40], 0.5)
-    assert (none.levels, none.cases, none.left_out, none.wanted) == (
+    empty = plan_spiking(cases, [40], 0.5)
+    assert (empty.levels, empty.cases, empty.left_out, empty.wanted) == (
         [], [], ["b", "c", "few"], [40],
     )  # fmt: skip
-    apart = plan_spiking([make_case(30, 30), make_case(10, 30, benchmark="few")], [20], 0.5)
-    assert [case.benchmark for case in apart.cases] == ["b"]
+    plan_of_20 = plan_spiking([make_case(30, 30), make_case(10, 30, benchmark="few")], [20], 0.5)
+    assert [case.benchmark for case in plan_of_20.cases] == ["b"]
 
 
 def test_errors_of_a_case_are_summed_up_over_repetitions():
-    found = _summary(np.array([1.0, np.nan, 3.0, -1.0]))
-    assert found == pytest.approx({"bias": 1, "square": 11 / 3, "failed": 0.25})
-    none = _summary(np.array([np.nan, np.nan]))
-    assert none == pytest.approx({"bias": np.nan, "square": np.nan, "failed": 1}, nan_ok=True)
+    summary = _summary(np.array([1.0, np.nan, 3.0, -1.0]))
+    assert summary == pytest.approx({"bias": 1, "square": 11 / 3, "failed": 0.25})
+    all_failed = _summary(np.array([np.nan, np.nan]))
+    assert all_failed == pytest.approx({"bias": np.nan, "square": np.nan, "failed": 1}, nan_ok=True)
 
 
 def test_the_errors_of_a_case_have_a_row_of_each_number_and_score():
@@ -107,9 +107,9 @@ def test_the_errors_of_a_case_have_a_row_of_each_number_and_score():
             row = by_name.loc[spiked, name]
             assert row["bias"] == pytest.approx(0.5, abs=0.05)
             assert row["square"] == pytest.approx(row["bias"] ** 2, abs=0.01)
-    other = case_errors(make_case(30, 30), [2, 5], 0.5, 10, 1, 0.5)
-    assert OTHER_TWIN not in {*other["estimator"]}
-    assert other["bias"].iloc[0] != table["bias"].iloc[0]  # of another seed
+    of_another_seed = case_errors(make_case(30, 30), [2, 5], 0.5, 10, 1, 0.5)
+    assert OTHER_TWIN not in {*of_another_seed["estimator"]}
+    assert of_another_seed["bias"].iloc[0] != table["bias"].iloc[0]  # of another seed
 
 
 def by_cell():
@@ -117,11 +117,11 @@ def by_cell():
     columns = ["condition", "scenario", "seed", "cell", "benchmark", "spiked", "estimator", "bias",
                "square", "failed", "items"]  # fmt: skip
     rows = []
-    for spiked, seed, cell, more, name in product((10, 2), (0, 1), "xy", (0, 1), (NAIVE, IPW)):
-        bias = 0.1 + 0.04 * seed + 0.02 * more + 0.01 * (cell == "y")
+    for spiked, seed, cell, place, name in product((10, 2), (0, 1), "xy", (0, 1), (NAIVE, IPW)):
+        bias = 0.1 + 0.04 * seed + 0.02 * place + 0.01 * (cell == "y")
         bias *= 0.5 if name == IPW else 1
-        about = "c", AS_LEAKED, seed, f"{cell}{seed}", "ab"[more], spiked, name
-        rows.append((*about, bias, bias**2 * (1 + (spiked == 2)), 0.0, 50 + more))
+        keys = "c", AS_LEAKED, seed, f"{cell}{seed}", "ab"[place], spiked, name
+        rows.append((*keys, bias, bias**2 * (1 + (spiked == 2)), 0.0, 50 + place))
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -156,9 +156,10 @@ def test_errors_are_means_over_benchmarks_cells_and_seeds_in_points():
     assert row["gain_low"] == pytest.approx(-100 * (root + half))
     assert table.loc[10, ["gain", "gain_low", "gain_high"]].tolist() == [0, 0, 0]
     assert table.iloc[0]["bias"] == pytest.approx(100 * 0.125)
-    one = pd.DataFrame(_error_rows(cells[(cells["seed"] == 0) & (cells["benchmark"] == "a")], 0.9))
-    assert {*one["benchmark"]} == {"a"}
-    assert one[["bias_low", "rmse_high", "gain_high"]].isna().all(axis=None)
+    cells = cells[(cells["seed"] == 0) & (cells["benchmark"] == "a")]
+    one_seed = pd.DataFrame(_error_rows(cells, 0.9))
+    assert {*one_seed["benchmark"]} == {"a"}
+    assert one_seed[["bias_low", "rmse_high", "gain_high"]].isna().all(axis=None)
 
 
 def test_numbers_suffice_from_which_on_all_larger_ones_hold():
@@ -211,10 +212,8 @@ def test_every_cell_and_twin_has_a_case_of_each_benchmark_with_its_own_scores():
     (group,) = simulated_groups(2, direct=1.0)
     family = group.family
     cases = read_cases("audit.method", [group], "min_k")
-    about = [
-        (case.condition, case.scenario, case.cell, case.seed, case.benchmark) for case in cases
-    ]
-    assert about == [
+    keys = [(case.condition, case.scenario, case.cell, case.seed, case.benchmark) for case in cases]
+    assert keys == [
         (name, scenario, cell.name, cell.cell.seed, benchmark)
         for name, scenario, cells in (
             (group.name, AS_LEAKED, group.cells),

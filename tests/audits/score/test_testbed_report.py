@@ -29,6 +29,7 @@ from contamination.audits.score.testbed.report import (
 from contamination.audits.score.testbed.spiking import OTHER_TWIN
 from contamination.core.report.charts import GREY, INK, SERIES
 from contamination.core.statistics.estimates import ALL_BENCHMARKS
+from tests.audits.checks import legend_columns, legend_labels, ticks
 
 
 def error(scenario, benchmark, spiked, estimator, bias, rmse, gain, **changes):
@@ -45,25 +46,27 @@ def as_leaked():
     """Two benchmarks and their mean; more spiked examples come first."""
     numbers = {NAIVE: (7, 8, 0), IPW: (3, 4, -4), COMBINED: (0.6, 1.2, -6.8),
                OTHER_TWIN: (-0.2, 1.6, -6.4)}  # fmt: skip
-    for more, benchmark in enumerate(("a", "b", ALL_BENCHMARKS)):
+    for place, benchmark in enumerate(("a", "b", ALL_BENCHMARKS)):
         for spiked in (10, 2):
             for name, (bias, rmse, gain) in numbers.items():
-                few = 2 * (spiked == 2 and name in (IPW, COMBINED))
-                yield error(AS_LEAKED, benchmark, spiked, name, bias + more, rmse + more + few,
-                            gain, items=31.6 + more)  # fmt: skip
+                penalty = 2 * (spiked == 2 and name in (IPW, COMBINED))
+                yield error(
+                    AS_LEAKED, benchmark, spiked, name, bias + place, rmse + penalty + place, gain,
+                    items=31.6 + place,
+                )  # fmt: skip
 
 
 def of_clean_models():
-    about = {"condition": "clean", "bias_low": -0.9, "bias_high": 0.0}
+    near_zero = {"condition": "clean", "bias_low": -0.9, "bias_high": 0.0}
     for spiked in (10, 2):
         yield error(CLEAN_MODEL, "a", spiked, NAIVE, 0, 0.6, 0, condition="clean")
         # off 0, but by a tenth of a point at most
         tiny = {"bias_low": 0.01, "bias_high": 0.2}
-        yield error(CLEAN_MODEL, "a", spiked, IPW, 0.09, 0.7, 0.1, **about | tiny)
-        fewer = 3 * (spiked == 2)
-        yield error(CLEAN_MODEL, "a", spiked, EPG_IPW, fewer - 4, 5, 5, condition="clean")
+        yield error(CLEAN_MODEL, "a", spiked, IPW, 0.09, 0.7, 0.1, **near_zero | tiny)
+        shift = 3 * (spiked == 2)
+        yield error(CLEAN_MODEL, "a", spiked, EPG_IPW, shift - 4, 5, 5, condition="clean")
         yield error(CLEAN_MODEL, "a", spiked, COMBINED, 2.5, 3, 3, condition="clean")
-        yield error(CLEAN_MODEL, "a", spiked, HELD_OUT, -0.3, 3, 3, **about)
+        yield error(CLEAN_MODEL, "a", spiked, HELD_OUT, -0.3, 3, 3, **near_zero)
 
 
 def more_copies():
@@ -168,8 +171,8 @@ def test_the_table_of_errors_has_each_score_and_the_references_once(findings):
 
 def test_the_table_of_spiked_examples_needed_leaves_clean_models_out(findings):
     unjudged = replace(findings.sufficiency[2], estimator=EPG_IPW, is_judged=False, helps=None)
-    added = replace(findings, sufficiency=[*findings.sufficiency, unjudged], tolerance=0.5)
-    table = sufficiency_table(added)
+    extended = replace(findings, sufficiency=[*findings.sufficiency, unjudged], tolerance=0.5)
+    table = sufficiency_table(extended)
     assert (table.name, table.title) == ("needed", "Spiked examples needed")
     assert table.header == ["condition", "spiked members were copied", "score", "settles",
                             "below naive's", "most tried"]  # fmt: skip
@@ -190,10 +193,11 @@ def test_the_table_of_spiked_examples_needed_leaves_clean_models_out(findings):
         "On each side."
     )
     clean = findings.errors.query("scenario == @CLEAN_MODEL")
-    none = report(replace(findings, sufficiency=findings.sufficiency[:1], errors=clean), {}, [])
-    assert [*none.tables[1].data] == columns
-    assert [table.name for table in none.tables] == ["errors", "needed"]  # of one benchmark
-    assert none.charts == []
+    clean_alone = replace(findings, sufficiency=findings.sufficiency[:1], errors=clean)
+    content = report(clean_alone, {}, [])
+    assert [*content.tables[1].data] == columns
+    assert [table.name for table in content.tables] == ["errors", "needed"]  # of one benchmark
+    assert content.charts == []
 
 
 def test_the_table_by_benchmark_has_the_most_spiked_examples(findings):
@@ -288,8 +292,8 @@ def test_the_chart_has_a_line_of_each_score_and_of_the_references(findings):
         for spiked in (10, 2)
         for place, name in enumerate((NAIVE, OTHER_TWIN, *names))
     ]
-    other = [*of_clean_models(), *as_leaked()]
-    chart = rmse_chart(replace(findings, errors=pd.DataFrame([*other, *rows])), "At 2%")
+    other_conditions = [*of_clean_models(), *as_leaked()]
+    chart = rmse_chart(replace(findings, errors=pd.DataFrame([*other_conditions, *rows])), "At 2%")
     assert (chart.name, chart.title) == ("rmse-at-2-", "RMSE by spiked examples: At 2%")
     assert chart.label == "RMSE against the number of spiked examples, At 2%"
     assert chart.caption == (
@@ -297,12 +301,12 @@ def test_the_chart_has_a_line_of_each_score_and_of_the_references(findings):
         "combined take ten known non-members."
     )
     (axes,) = chart.figure.axes
-    drawn = [
+    lines = [
         (line.get_label(), [*line.get_ydata()], line.get_color(), line.get_linestyle(),
          line.get_marker() == "o", line.get_linewidth() == 1)
         for line in axes.lines
     ]  # fmt: skip
-    assert drawn == [
+    assert lines == [
         (IPW, [3, 7], SERIES[0], "-", True, False),
         (EPG_IPW, [4, 8], SERIES[1], "-", True, False),
         (COMBINED, [5, 9], SERIES[2], "-", True, False),
@@ -313,14 +317,13 @@ def test_the_chart_has_a_line_of_each_score_and_of_the_references(findings):
     ]
     assert all([*line.get_xdata()] == [2, 10] for line in axes.lines)
     assert (axes.get_xscale(), axes.xaxis.get_transform().base) == ("log", 2)
-    assert [text.get_text() for text in axes.get_xticklabels()] == ["2", "10"]
-    assert [*axes.get_xticks()] == [2, 10]
+    assert ticks(axes.xaxis) == {"2": 2, "10": 10}
     assert axes.get_ylim()[0] == 0
     assert (axes.get_xlabel(), axes.get_ylabel()) == (
         "spiked examples on each side", "RMSE, points",
     )  # fmt: skip
-    (legend,) = chart.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [*names, NAIVE, OTHER_TWIN]
-    assert len({round(text.get_window_extent().x0) for text in legend.get_texts()}) == 4
-    alone = replace(findings, errors=pd.DataFrame(of for of in rows if of["estimator"] == IPW))
-    assert len(rmse_chart(alone, "At 2%").figure.axes[0].lines) == 1
+    assert legend_labels(chart) == [*names, NAIVE, OTHER_TWIN]
+    assert legend_columns(chart) == 4
+    ipw_errors = pd.DataFrame(row for row in rows if row["estimator"] == IPW)
+    chart = rmse_chart(replace(findings, errors=ipw_errors), "At 2%")
+    assert len(chart.figure.axes[0].lines) == 1

@@ -187,12 +187,10 @@ def test_texts_are_scored_with_the_audits_settings_and_named_after_their_cell(
 ):
     model = Checkpoint(True, ScoredModelConfig(path="model"), cell.cell.scores["contaminated"])
     monkeypatch.setattr(inputs, "checkpoints", lambda *_: (model,))
-    scored = []
+    calls = []
 
     def score_texts(stage, texts, description, of_model):
-        scored.append(
-            (description, stage.method, stage.detection, stage.runs, of_model, len(texts))
-        )
+        calls.append((description, stage.method, stage.detection, stage.runs, of_model, len(texts)))
         ids = texts.column("example_id").to_pylist()
         return SimpleNamespace(path=pd.DataFrame({"example_id": ids, "score": [*range(len(ids))]}))
 
@@ -202,7 +200,7 @@ def test_texts_are_scored_with_the_audits_settings_and_named_after_their_cell(
     stage = AuditStage(audit={}, runs="runs", detection=detection)
     _, boolq, backdoors = read_sets(stage, cell, "zlib", False, ingredients)
     whole, output = detection, replace(detection, scope="output")
-    assert scored == [
+    assert calls == [
         (f"versions of {cell.name}", make_method_nodes(["zlib"]), whole, "runs", model.model, 600),
         (f"orders of shards of {cell.name}", make_method_nodes(["loss"]), whole, "runs",
          model.model, 15 * (ORDERS + 1)),
@@ -258,10 +256,10 @@ def test_orders_are_drawn_anew_for_another_seed_and_shard(ingredients):
 def test_codecs_drops_are_of_each_side_of_a_benchmark_and_shared_by_cells(cell, monkeypatch):
     model = Checkpoint(True, ScoredModelConfig(path="model"), cell.cell.scores["contaminated"])
     monkeypatch.setattr(inputs, "checkpoints", lambda *_: (model,))
-    handles, runs = [], []
+    opened, runs = [], []
 
     def open_model(field, config, folder):
-        handles.append((field, config, folder))
+        opened.append((field, config, folder))
         return SimpleNamespace(digest="digest")
 
     def context_drops(texts, loaded, seed):
@@ -273,9 +271,9 @@ def test_codecs_drops_are_of_each_side_of_a_benchmark_and_shared_by_cells(cell, 
     monkeypatch.setattr(inputs, "LoadedModel", lambda *given: given)
     monkeypatch.setattr(inputs, "context_drops", context_drops)
     nothing = Ingredients(*[pd.DataFrame()] * 3, " | ")
-    stage, known = AuditStage(audit={}, runs="runs", seed=3), {}
-    imdb, boolq = read_sets(stage, cell, "loss", True, nothing, known)
-    assert handles == [("model", model.model, "runs")]
+    stage, drops = AuditStage(audit={}, runs="runs", seed=3), {}
+    imdb, boolq = read_sets(stage, cell, "loss", True, nothing, drops)
+    assert opened == [("model", model.model, "runs")]
     ((texts, (handle, detection), seed),) = runs
     assert (handle.digest, detection, seed) == ("digest", stage.detection, 3)
     examples = cell.cell.examples
@@ -288,7 +286,7 @@ def test_codecs_drops_are_of_each_side_of_a_benchmark_and_shared_by_cells(cell, 
     # what has no context has no drop
     assert np.isnan(imdb.examples.drops).all()
     assert boolq.examples.drops.tolist() == [*range(1, 200, 2)]
-    again = read_sets(stage, cell, "loss", True, nothing, known)
+    again = read_sets(stage, cell, "loss", True, nothing, drops)
     assert len(runs) == 1
     assert again[1].examples.drops.tolist() == boolq.examples.drops.tolist()
     read_sets(stage, cell, "loss", True, nothing)
@@ -304,38 +302,38 @@ def test_ingredients_are_what_the_corpus_was_given(monkeypatch, has_all):
     )  # fmt: skip
     enabled = SimpleNamespace(enabled=has_all)
     for name in ("versions", "backdoors"):
-        monkeypatch.setattr(inputs, f"{name}_config", lambda given: enabled)
+        monkeypatch.setattr(inputs, f"{name}_config", lambda corpus: enabled)
     for name in ("versions", "order", "backdoors"):
         table = pd.DataFrame({name: [1, 2]})
-        monkeypatch.setattr(inputs, f"read_{name}", lambda given, table=table: table)
-    found = inputs.read_ingredients(corpus)
-    assert found.separator == " | "
-    tables = [found.versions, found.orders, found.backdoors]
+        monkeypatch.setattr(inputs, f"read_{name}", lambda corpus, table=table: table)
+    ingredients = inputs.read_ingredients(corpus)
+    assert ingredients.separator == " | "
+    tables = [ingredients.versions, ingredients.orders, ingredients.backdoors]
     assert [[*table] for table in tables] == (
         [["versions"], ["order"], ["backdoors", "occurrences"]] if has_all else [[], [], []]
     )
     if has_all:
-        assert found.backdoors["occurrences"].tolist() == [4, 4]  # 3.5, rounded
+        assert ingredients.backdoors["occurrences"].tolist() == [4, 4]  # 3.5, rounded
 
 
 def test_the_models_of_a_cell_are_those_of_its_stored_scores(cell, monkeypatch):
-    recorded = SimpleNamespace(
+    stored = SimpleNamespace(
         config=lambda: {"model": {"path": "base"}}, inputs={"target": f"digest{CODE_SUFFIX}"}
     )
-    opened = []
+    calls = []
 
     def open_artifact(path, kind):
-        opened.append((path, kind))
-        return recorded
+        calls.append((path, kind))
+        return stored
 
     def open_model(field, model, runs):
-        opened.append((field, model, runs))
+        calls.append((field, model, runs))
         return SimpleNamespace(digest="digest")
 
     monkeypatch.setattr(inputs, "open_artifact", open_artifact)
     monkeypatch.setattr(inputs, "open_model", open_model)
     after, before = inputs.checkpoints(cell, "runs")
-    assert opened == [
+    assert calls == [
         (cell.paths.clean, "scores"), ("model", ScoredModelConfig(path="base"), "runs"),
     ]  # fmt: skip
     assert (after.saw_it, after.model) == (True, ScoredModelConfig(path=cell.paths.model))
@@ -347,11 +345,11 @@ def test_the_models_of_a_cell_are_those_of_its_stored_scores(cell, monkeypatch):
         f"audit.cells: {cell.paths.clean} has scores of the model {{}}, which is not there any "
         "more or has changed. Score that model again (the same sweep)."
     )
-    recorded.inputs["target"] = "other"
+    stored.inputs["target"] = "other"
     with pytest.raises(ArtifactError) as error:
         inputs.checkpoints(cell, "runs")
     assert str(error.value) == message.format("base")
-    recorded.config = lambda: {"model": {}}
+    stored.config = lambda: {"model": {}}
     with pytest.raises(ArtifactError) as error:
         inputs.checkpoints(cell, "runs")
     assert str(error.value) == message.format(None)

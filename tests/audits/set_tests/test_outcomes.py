@@ -51,12 +51,12 @@ class Counting(Procedure):
 
 @pytest.fixture
 def counted(monkeypatch):
-    def run(saw_it, has_draw, sizes=(20, 6, 4, 2), draws=3, seed=0, **name):
+    def run(saw_it, has_draw, sizes=(20, 6, 4, 2), draws=3, seed=0, **changes):
         procedure = Counting(has_draw)
-        procedure.name = name.pop("test", "counting")
+        procedure.name = changes.pop("test", "counting")
         monkeypatch.setattr(outcomes, "PROCEDURES", {procedure.name: procedure})
         data = simulated_set(saw_it=saw_it)
-        data = replace(data, name=replace(data.name, **name))
+        data = replace(data, name=replace(data.name, **changes))
         return run_tests([data], sizes, draws, seed), procedure.read
 
     return run
@@ -107,8 +107,8 @@ def test_a_test_without_a_draw_has_disjoint_parts_on_either_side(counted):
     held_out = {(HELD_OUT, 2, 4, False, False): 2, (HELD_OUT, 3, 6, False, False): 1,
                 (HELD_OUT, 5, 10, True, False): 1}  # fmt: skip
     assert counts(table) == {(*key, True): n for key, n in whole.items()} | held_out
-    first, second = [units for kind, units in read if kind == HELD_OUT][:2]
-    assert {*first}.isdisjoint(second)
+    first_part, second_part = [units for kind, units in read if kind == HELD_OUT][:2]
+    assert {*first_part}.isdisjoint(second_part)
     table, _ = counted(False, False)
     assert counts(table) == {(*key, False): n for key, n in whole.items()}
 
@@ -118,10 +118,10 @@ def test_a_test_without_a_draw_has_disjoint_parts_on_either_side(counted):
     [{"cell": "other"}, {"benchmark": "other"}, {"occurrences": 9}, {"test": "other"}, {"seed": 1}],
 )
 def test_other_sets_tests_and_seeds_have_other_parts(counted, change):
-    first, other = counted(True, True)[1], counted(True, True, **change)[1]
-    assert [kind for kind, _ in first] == [kind for kind, _ in other]
-    assert first != other
-    assert counted(True, True)[1] == first
+    calls, changed_calls = counted(True, True)[1], counted(True, True, **change)[1]
+    assert [kind for kind, _ in calls] == [kind for kind, _ in changed_calls]
+    assert calls != changed_calls
+    assert counted(True, True)[1] == calls
 
 
 def test_units_are_too_few_below_the_least_of_each_test():
@@ -199,11 +199,11 @@ def test_relabellings_are_fewer_where_a_draw_is_made_often(draw, relabellings):
 
 
 def test_the_order_tests_draw_among_the_orders_of_each_shard(monkeypatch):
-    data, read = simulated_set(), []
+    data, calls = simulated_set(), []
     data = replace(data, held_out_orders=replace(data.orders, published=data.orders.published + 1))
 
     def keep(published, random):
-        read.append((published, random))
+        calls.append((published, random))
         return 0.25
 
     monkeypatch.setattr(procedures, "order_t_p_value", keep)
@@ -211,15 +211,17 @@ def test_the_order_tests_draw_among_the_orders_of_each_shard(monkeypatch):
     assert test.published(data, units, rng) == (0.25, 0.25)
     test.redrawn(data, units, rng)
     test.held_out(data, units, rng)
-    (published, random), *drawn = read
+    (published, random), *drawn = calls
     np.testing.assert_array_equal(published, data.orders.published[units])
     np.testing.assert_array_equal(random, data.orders.random[units])
-    for (first, others), orders in zip(drawn, (data.orders, data.held_out_orders), strict=True):
+    for (drawn_order, other_orders), orders in zip(
+        drawn, (data.orders, data.held_out_orders), strict=True
+    ):
         rows = np.column_stack([orders.published, orders.random])[units]
         np.testing.assert_array_equal(
-            np.sort(np.column_stack([first, others]), axis=1), np.sort(rows, axis=1)
+            np.sort(np.column_stack([drawn_order, other_orders]), axis=1), np.sort(rows, axis=1)
         )
-        assert (first != rows[:, 0]).any()
+        assert (drawn_order != rows[:, 0]).any()
     assert test.examples_per_unit(data) == 5
     assert PROCEDURES["versions"].examples_per_unit(data) == 1
 

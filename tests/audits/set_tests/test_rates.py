@@ -80,14 +80,14 @@ def test_uniformity_is_tested_from_twenty_p_values_on_of_values_drawn_within_the
 
 def test_power_is_by_test_learning_rate_size_and_copies():
     fast = replace(SEEN, learning_rate=1e-2)
-    few = replace(SEEN, occurrences=1)
+    one_copy = replace(SEEN, occurrences=1)
     table = findings_of(rows(
         (SEEN, "versions", 60, 60, True, 0.05, 0.04, PUBLISHED, True),
         (SEEN, "versions", 60, 60, True, 0.2, 0.04, PUBLISHED, True),
         (fast, "versions", 60, 60, True, 0.2, 0.04, PUBLISHED, True),
-        (few, "order, t", 4, 20, False, 0.01, 0.01, PUBLISHED, True),
+        (one_copy, "order, t", 4, 20, False, 0.01, 0.01, PUBLISHED, True),
         (SEEN, "versions", 20, 20, False, 0.01, 0.01, HELD_OUT, False),
-    ), SEEN, fast, few).powers  # fmt: skip
+    ), SEEN, fast, one_copy).powers  # fmt: skip
     assert [*table] == ["test", "learning_rate", "examples", "occurrences", "sets", "rejected",
                         "share", "low", "high"]  # fmt: skip
     columns = ["test", "learning_rate", "examples", "occurrences", "sets", "rejected", "share"]
@@ -121,12 +121,12 @@ def test_verdicts_are_on_whole_sets_as_published():
 def test_context_shares_count_the_texts_that_drop():
     drops = np.array([1.0, 0, -1, np.nan, 2, 3, 4, -5])
     examples = ScoredExamples(np.zeros((1, 8)), np.arange(8) < 4, drops)
-    other, before = replace(examples, drops=-drops), replace(examples, drops=2 * drops)
+    rising, before_training = replace(examples, drops=-drops), replace(examples, drops=2 * drops)
     base = replace(UNSEEN, benchmark="base")
     sets = [
-        ScoredSet(SEEN, examples), ScoredSet(replace(SEEN, cell="second"), other),
-        ScoredSet(base, before), ScoredSet(replace(base, cell="second"), before),
-        ScoredSet(replace(base, learning_rate=1e-4), before),
+        ScoredSet(SEEN, examples), ScoredSet(replace(SEEN, cell="second"), rising),
+        ScoredSet(base, before_training), ScoredSet(replace(base, cell="second"), before_training),
+        ScoredSet(replace(base, learning_rate=1e-4), before_training),
         ScoredSet(SEEN), ScoredSet(SEEN, replace(examples, drops=np.empty(0))),
     ]  # fmt: skip
     table = SetFindings(sets, pd.DataFrame(), {}, 0.05, 0.1, 0).context_shares
@@ -141,8 +141,8 @@ def test_context_shares_count_the_texts_that_drop():
     np.testing.assert_allclose(table["share"], table["dropped"] / table["texts"])
     ends = [clopper_pearson(*pair) for pair in zip(table["dropped"], table["texts"], strict=True)]
     assert [*zip(table["low"], table["high"], strict=True)] == ends
-    none = SetFindings(sets[-2:], pd.DataFrame(), {}, 0.05, 0.1, 0).context_shares
-    assert none.empty
+    no_drops = SetFindings(sets[-2:], pd.DataFrame(), {}, 0.05, 0.1, 0).context_shares
+    assert no_drops.empty
 
 
 def listed(members, others, name=SEEN, level=2 / 21):
@@ -161,21 +161,21 @@ def test_lists_of_items_that_stand_out_have_all_members_where_these_are_many():
     columns = ["tested", "share", "estimated_share", *of_lists]
     assert [*table] == [*asdict(SEEN), *columns]
     # compared with 20 others, each member has p = 1/21 and each other p = 1
-    none, many = [0, 0, 0], [0, 1]
+    nothing, all_members = [0, 0, 0], [0, 1]
     expected = [
         [21, 0, 0, 0, 0, np.nan, 0, 0, np.nan],
-        [25, 0.2, 0, *none, *none],  # 25/21/5 is above the level
-        [42, 0.5, 0, 21, *many, 21, *many],  # 42/21/21 is the level
-        [30, 0.8, 1 - 7 / 15, 24, *many, 24, *many],
+        [25, 0.2, 0, *nothing, *nothing],  # 25/21/5 is above the level
+        [42, 0.5, 0, 21, *all_members, 21, *all_members],  # 42/21/21 is the level
+        [30, 0.8, 1 - 7 / 15, 24, *all_members, 24, *all_members],
     ]
     np.testing.assert_allclose(table[columns].to_numpy(float), expected, atol=1e-12)
     assert {*table["cell"]} == {"cell"}
-    few = listed(24, 41, level=0.09).items
-    assert few["bh_found"].tolist()[1:] == [0, 0, 1]
-    every = listed(24, 41, level=1.0).items
-    assert every["bh_listed"].tolist() == every["tested"].tolist()
-    np.testing.assert_allclose(every["bh_wrong"], [1, 0.8, 0.5, 0.2])
-    assert every["scaled_listed"].tolist() == every["tested"].tolist()
+    strict = listed(24, 41, level=0.09).items
+    assert strict["bh_found"].tolist()[1:] == [0, 0, 1]
+    lenient = listed(24, 41, level=1.0).items
+    assert lenient["bh_listed"].tolist() == lenient["tested"].tolist()
+    np.testing.assert_allclose(lenient["bh_wrong"], [1, 0.8, 0.5, 0.2])
+    assert lenient["scaled_listed"].tolist() == lenient["tested"].tolist()
     unseen = listed(24, 41, UNSEEN).items
     assert unseen["share"].tolist() == [0]
 
@@ -189,9 +189,9 @@ def test_items_are_listed_from_twenty_held_out_ones_on():
 
 
 def test_means_of_lists_are_by_learning_rate_copies_and_share():
-    both = [*listed(24, 41).sets, *listed(24, 41, UNSEEN).sets]
-    both += listed(24, 41, replace(SEEN, learning_rate=1e-2)).sets
-    table = SetFindings(both, pd.DataFrame(), {}, 0.05, 2 / 21, 0).item_means
+    sets = [*listed(24, 41).sets, *listed(24, 41, UNSEEN).sets]
+    sets += listed(24, 41, replace(SEEN, learning_rate=1e-2)).sets
+    table = SetFindings(sets, pd.DataFrame(), {}, 0.05, 2 / 21, 0).item_means
     assert [*table] == [
         "learning_rate", "occurrences", "nominal", "share", "estimated_share", "bh_listed",
         "bh_wrong", "bh_found", "scaled_listed", "scaled_wrong", "scaled_found", "sets",
@@ -205,25 +205,27 @@ def test_means_of_lists_are_by_learning_rate_copies_and_share():
 
 @pytest.mark.parametrize("change", [{"cell": "other"}, {"benchmark": "other"}, {"seed": 1}, {}])
 def test_held_out_items_are_divided_anew_for_other_cells_benchmarks_and_seeds(change):
-    named = {name: value for name, value in change.items() if name != "seed"}
+    renamed = {name: value for name, value in change.items() if name != "seed"}
     sets = [simulated_set(number, shift=0.0) for number in range(4)]
-    sets = [replace(one, name=replace(one.name, cell=f"cell{n}")) for n, one in enumerate(sets)]
-    others = [replace(one, name=replace(one.name, **named)) for one in sets]
-    first, other = (
+    sets = [
+        replace(scored, name=replace(scored.name, cell=f"cell{n}")) for n, scored in enumerate(sets)
+    ]
+    changed_sets = [replace(scored, name=replace(scored.name, **renamed)) for scored in sets]
+    estimates, changed_estimates = (
         SetFindings(of, pd.DataFrame(), {}, 0.05, 0.1, seed).items["estimated_share"].tolist()
-        for of, seed in ((sets, 0), (others, change.get("seed", 0)))
+        for of, seed in ((sets, 0), (changed_sets, change.get("seed", 0)))
     )
-    assert len(first) == len(other) == 16
-    assert (first != other) == bool(change)
+    assert len(estimates) == len(changed_estimates) == 16
+    assert (estimates != changed_estimates) == bool(change)
 
 
 def test_texts_are_compared_without_a_model_where_there_are_enough():
-    full, few = simulated_set(members=20), simulated_set(1, members=9)
-    p_values = blind_p_values([full, few, ScoredSet(UNSEEN)], 5)
-    texts = labelled_texts(full.examples)
-    assert p_values == {full.name: cached_blind_tests(5)(texts).p_value}
-    assert texts.column("text").to_pylist() == [*full.examples.texts]
-    assert texts.column("label").to_pylist() == full.examples.is_member.tolist()
+    enough, few = simulated_set(members=20), simulated_set(1, members=9)
+    p_values = blind_p_values([enough, few, ScoredSet(UNSEEN)], 5)
+    texts = labelled_texts(enough.examples)
+    assert p_values == {enough.name: cached_blind_tests(5)(texts).p_value}
+    assert texts.column("text").to_pylist() == [*enough.examples.texts]
+    assert texts.column("label").to_pylist() == enough.examples.is_member.tolist()
     first, *_, last = texts.column("example_id").to_pylist()
     assert first.startswith("0/True/")
     assert last.startswith("39/False/")
