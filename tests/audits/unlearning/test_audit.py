@@ -60,8 +60,8 @@ def test_a_model_with_a_twin(stage, rows, folders):
     titles = {"rouge_l": "ROUGE-L", "rouge_l_other": "ROUGE-L with another chunk"}
     members = drawn["chunk"].isin(chunks.loc[chunks["member"], "chunk"])
     for name, title in (titles | {"similarity": "similarity"}).items():
-        own = drawn.loc[members & (drawn["model"] == "half"), name].mean()
-        assert means[title, "half", "members"] == pytest.approx(own)
+        mean = drawn.loc[members & (drawn["model"] == "half"), name].mean()
+        assert means[title, "half", "members"] == pytest.approx(mean)
     said = (made.path / "audit.md").read_text()
     assert "- completions: 2 per chunk, compared by ROUGE-L, similarity\n" in said
     assert "- screen: min_k, ratio 1.15\n" in said
@@ -148,11 +148,11 @@ def test_all_that_an_audit_reads_is_among_its_inputs(stage, folders, tmp_path):
     (tmp_path / "q.jsonl").write_text(json.dumps(row) + "\n")
     (tmp_path / "v.jsonl").write_text('{"text": "A road."}\n')
     files = {name: str(tmp_path / f"{name}.jsonl") for name in "qv"}
-    given = stage(
+    audit_stage = stage(
         questions=files["q"], utility={"facts": files["q"]}, validation=files["v"],
         embedding=str(folders["clean"]), clean=None,
     )  # fmt: skip
-    prepared = instantiate_node("audit", given.audit).prepare(given)
+    prepared = instantiate_node("audit", audit_stage.audit).prepare(audit_stage)
     assert {*prepared.inputs} == {
         "texts", "labels", "similarity", "validation", "questions", "utility facts",
         "model original", "model half", "scores of original", "scores of half",
@@ -162,10 +162,10 @@ def test_all_that_an_audit_reads_is_among_its_inputs(stage, folders, tmp_path):
 
 
 def test_the_stages_own_model_is_refused(stage):
-    given = replace(stage(), model=ScoredModelConfig("x"))
-    said = r"^model is 'x': this audit's models are audit\.original, audit\.unlearned and"
-    with pytest.raises(ConfigError, match=said):
-        instantiate_node("audit", given.audit).prepare(given)
+    audit_stage = replace(stage(), model=ScoredModelConfig("x"))
+    message = r"^model is 'x': this audit's models are audit\.original, audit\.unlearned and"
+    with pytest.raises(ConfigError, match=message):
+        instantiate_node("audit", audit_stage.audit).prepare(audit_stage)
 
 
 def test_questions_of_a_file_are_answered_and_screened(stage, tmp_path, folders):
@@ -199,13 +199,13 @@ def test_models_of_two_tokenizers_are_refused(stage, folders, tmp_path):
 def test_a_text_shorter_than_a_prompt_is_scored_and_not_completed(stage, rows):
     word = {"text": "Incomprehensibilities", "label": 0, "id": "word"}
     letter = {"text": "a", "label": 1, "id": "letter"}
-    made = run(stage(texts=[*rows[:3], word, letter], clean=None, methods=["min_k"]))
-    chunks = read(made, "chunks").set_index("chunk")
+    artifact = run(stage(texts=[*rows[:3], word, letter], clean=None, methods=["min_k"]))
+    chunks = read(artifact, "chunks").set_index("chunk")
     unranked = chunks[f"min_k of {ORIGINAL}"].isna()
     assert (unranked["word"], unranked["letter"]) == (False, True)
     assert chunks["suspicious in half"].isna().equals(unranked)
-    assert "1 of 5 chunks are too short" in (made.path / "audit.md").read_text()
-    assert "word" not in {*read(made, "continuations")["chunk"]}
+    assert "1 of 5 chunks are too short" in (artifact.path / "audit.md").read_text()
+    assert "word" not in {*read(artifact, "continuations")["chunk"]}
 
 
 def test_the_answers_of_a_served_twin_are_stored_among_the_artefacts(folders, golden, tmp_path):

@@ -62,31 +62,31 @@ def test_what_follows_is_cut_where_a_model_stops_writing(tokens, context, expect
     model = SimpleNamespace(source=SimpleNamespace(context=context, tokenizer=Letters))
     texts = [make_text(text, text, None, "") for text in ("a bcd", "a bcde")]
     plan = replace(PLAN, tokens=tokens, words=1)
-    found = true_continuation_by_sha256(model, texts, plan)
-    assert [found[text.sha256] for text in texts] == expected
+    continuations = true_continuation_by_sha256(model, texts, plan)
+    assert [continuations[text.sha256] for text in texts] == expected
 
 
 def test_a_control_is_the_next_longer_continuation_of_another_chunk():
     true = {"x": "a b c", "y": "a", "z": "b", "w": "a b c d"}
     texts = [make_text(name, f"text {name}", None, "") for name in true]
-    written = {text.sha256: [true[text.example_id]] for text in texts}
-    asked = []
+    generated = {text.sha256: [true[text.example_id]] for text in texts}
+    calls = []
 
     def similarity(pairs):
-        asked.append([*pairs])
+        calls.append([*pairs])
         return np.arange(4.0)
 
-    found = compare_continuations(
-        texts, written, {sha: own for sha, (own,) in written.items()}, {"similarity": similarity}
-    )
-    assert [*found.columns] == ["chunk", "number", "written", ROUGE, OTHER, "similarity"]
-    assert found[["chunk", "number", "written"]].to_numpy().tolist() == [
+    true_by_sha256 = {text.sha256: true[text.example_id] for text in texts}
+    methods = {"similarity": similarity}
+    table = compare_continuations(texts, generated, true_by_sha256, methods)
+    assert [*table.columns] == ["chunk", "number", "written", ROUGE, OTHER, "similarity"]
+    assert table[["chunk", "number", "written"]].to_numpy().tolist() == [
         [name, 0, text] for name, text in true.items()
     ]
     # y, z, x, w by length and letters, and the longest beside the shortest
-    assert found[OTHER].tolist() == pytest.approx([6 / 7, 0, 1 / 2, 2 / 5])
-    assert asked == [[(text, text) for text in true.values()]]
-    assert found["similarity"].tolist() == [0, 1, 2, 3]
+    assert table[OTHER].tolist() == pytest.approx([6 / 7, 0, 1 / 2, 2 / 5])
+    assert calls == [[(text, text) for text in true.values()]]
+    assert table["similarity"].tolist() == [0, 1, 2, 3]
 
 
 def test_validation_texts_are_spread_over_the_sequences_of_a_corpus(monkeypatch, tmp_path):
@@ -99,11 +99,11 @@ def test_validation_texts_are_spread_over_the_sequences_of_a_corpus(monkeypatch,
     )
     monkeypatch.setattr(completions, "is_complete", lambda folder: True)
     monkeypatch.setattr(completions, "open_corpus", {tmp_path: corpus}.get)
-    for limit, kept in ((500, range(5)), (5, range(5)), (3, [0, 2, 4])):
+    for limit, numbers in ((500, range(5)), (5, range(5)), (3, [0, 2, 4])):
         monkeypatch.setattr(completions, "MAX_SEQUENCES", limit)
         texts = completions.read_validation_texts(str(tmp_path))
         assert [(text.example_id, text.text, text.benchmark, text.label) for text in texts] == [
-            (f"sequence {number}", f"text {number}", "validation", None) for number in kept
+            (f"sequence {number}", f"text {number}", "validation", None) for number in numbers
         ]
     table = completions.unlabelled_unit_table(texts)
     assert table[["unit", "text_id", "benchmark"]].iloc[1].tolist() == ["sequence 2"] * 2 + [""]
@@ -143,32 +143,32 @@ def test_a_text_without_tokens_is_similar_to_nothing(golden_folder, tmp_path):
 @pytest.fixture
 def bars(monkeypatch):
     """The options of each progress bar, and how far it went."""
-    found = []
+    bars = []
 
     def progress_bar(**options):
         bar = tqdm(total=options["total"], disable=True)
-        found.append([options, 0])
+        bars.append([options, 0])
 
         def update(n=1):
-            found[-1][1] += n
+            bars[-1][1] += n
 
         bar.update = update
         return bar
 
     monkeypatch.setattr(text_similarity, "progress_bar", progress_bar)
-    return found
+    return bars
 
 
 def test_texts_are_embedded_in_batches_and_once(golden_folder, monkeypatch, bars):
     words = ["the", "heron", "waits", "in", "reeds", "until", "a", "river", "falls"]
     pairs = [(" ".join(words[:n]), " ".join(words[n:])) for n in range(1, 6)]
-    together = Embedding(str(golden_folder), "cpu")
-    wanted = together(pairs)
+    embedding = Embedding(str(golden_folder), "cpu")
+    similarities = embedding(pairs)
     assert bars == [[{"desc": "embeddings", "total": 10, "unit": "text"}, 10]]
     monkeypatch.setattr(text_similarity, "BATCH_TEXTS", 3)
-    assert Embedding(str(golden_folder), "cpu")(pairs) == pytest.approx(wanted, abs=1e-5)
-    again = together([*pairs, (pairs[0][0], "a wall")])
-    assert again[:5] == pytest.approx(wanted, rel=1e-12)
+    assert Embedding(str(golden_folder), "cpu")(pairs) == pytest.approx(similarities, abs=1e-5)
+    repeated = embedding([*pairs, (pairs[0][0], "a wall")])
+    assert repeated[:5] == pytest.approx(similarities, rel=1e-12)
     assert [bar[0]["total"] for bar in bars] == [10, 10, 1]
 
 
@@ -182,8 +182,8 @@ def test_a_text_beyond_the_encoders_tokens_is_cut(golden_folder, monkeypatch):
 
 def test_an_encoder_may_lack_the_weights_of_its_pooler(monkeypatch):
     encoder = SimpleNamespace(eval=lambda: "encoder")
-    loaded = {"missing_keys": ["pooler.dense.weight"]}
-    monkeypatch.setattr(text_similarity, "load_pretrained", lambda *_, **__: (encoder, loaded))
+    report = {"missing_keys": ["pooler.dense.weight"]}
+    monkeypatch.setattr(text_similarity, "load_pretrained", lambda *_, **__: (encoder, report))
     monkeypatch.setattr(text_similarity, "load_tokenizer", lambda field, path: (field, path))
     assert load_encoder("x") == ("encoder", ("audit.embedding", "x"))
 

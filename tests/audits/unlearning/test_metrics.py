@@ -51,7 +51,7 @@ from contamination.audits.unlearning.unlearning_metrics import (
 )
 from contamination.core.errors import DataError
 from contamination.core.models import load_model, load_tokenizer
-from tests.audits.unlearning.test_comparison import MODELS, NAMES, quantity
+from tests.audits.unlearning.simulated import MODELS, NAMES, simulated_quantity
 
 QUESTIONS = [
     {"question": f"What is the name of bridge {n}?", "answer": f"It is the bridge of day {n}.",
@@ -122,8 +122,8 @@ def test_only_scipys_rounding_of_an_exact_p_value_is_not_warned_of(monkeypatch):
         return test
 
     pair = np.array([1.0, 2.0]), np.array([3.0, 4.0])
-    exact = "ks_2samp: Exact calculation unsuccessful. Switching to method=asymp."
-    monkeypatch.setattr("scipy.stats.ks_2samp", warns(exact))
+    announcement = "ks_2samp: Exact calculation unsuccessful. Switching to method=asymp."
+    monkeypatch.setattr("scipy.stats.ks_2samp", warns(announcement))
     assert forget_quality(*pair) == 1
     monkeypatch.setattr("scipy.stats.ks_2samp", warns("another"))
     with pytest.warns(RuntimeWarning, match="another"):
@@ -207,7 +207,8 @@ def test_utility_is_a_harmonic_mean():
 
 
 def test_the_metrics_of_a_model_are_means_of_its_members():
-    score, strength = quantity("min_k", True), quantity("extraction strength", False)
+    score = simulated_quantity("min_k", True)
+    strength = simulated_quantity("extraction strength", False)
     table = metric_table(None, MODELS, [strength], score, AnswerSets(None, {}), [])
     members = strength.units.sides[True]
     expected = [
@@ -222,8 +223,9 @@ def test_the_metrics_of_a_model_are_means_of_its_members():
         [strength.values[name][members].mean() for name in NAMES]
     )
     assert table.loc[2, ["privleak", "privleak_low", "privleak_high"]].tolist() == [0, 0, 0]
-    unlabelled = [None] * 20
-    score, strength = (quantity(one.name, False, unlabelled) for one in (score, strength))
+    score, strength = (
+        simulated_quantity(name, False, [None] * 20) for name in (score.name, strength.name)
+    )
     table = metric_table(None, MODELS, [strength], score, AnswerSets(None, {}), [])
     assert [*table.columns] == [
         "model",
@@ -236,11 +238,11 @@ def test_the_metrics_of_a_model_are_means_of_its_members():
 
 def test_a_model_without_its_likeliest_tokens_has_no_metric_of_tokens():
     provides = {"original": {"top_id", "logprob"}, "half": {"logprob"}, "clean": {"top_id"}}
-    some = AuditedModels(*(
+    lacking = AuditedModels(*(
         SimpleNamespace(source=SimpleNamespace(provides=provides["original"])),
         [SimpleNamespace(source=SimpleNamespace(provides=provides["half"]))], None,
     ))  # fmt: skip
-    assert token_quantities(None, some, [], pd.DataFrame()) == []
+    assert token_quantities(None, lacking, [], pd.DataFrame()) == []
 
 
 def mean_logprob(model, ids, start):
@@ -313,31 +315,31 @@ def test_a_file_of_questions_is_read_with_its_wrong_and_reworded_answers(tmp_pat
          "paraphrased_answer": ["The heron.", "One heron."], "perturbed_answer": [" A crow. "]},
         {"question": "Where?", "answer": "There.", "label": 0},
     ]  # fmt: skip
-    found = read_answer_set("audit.questions", written(tmp_path, "q.jsonl", rows))
-    first, second = found.questions
-    assert first == AnsweredQuestion(
+    answer_set = read_answer_set("audit.questions", written(tmp_path, "q.jsonl", rows))
+    with_answers, bare = answer_set.questions
+    assert with_answers == AnsweredQuestion(
         "q1", "birds", True, "Who?", "Who? A heron.", "Who? The heron.", ["Who? A crow."]
     )
-    assert first.texts == ["Who? A heron.", "Who? The heron.", "Who? A crow."]
-    assert (second.member, second.paraphrase, [*second.wrong]) == (False, None, [])
-    assert second.texts == ["Where? There."]
-    assert not found.has_wrong_answers
-    assert not found.is_multiple_choice
-    assert AnswerSet([second]).is_multiple_choice
-    assert AnswerSet([first]).has_wrong_answers
-    file = found.file
+    assert with_answers.texts == ["Who? A heron.", "Who? The heron.", "Who? A crow."]
+    assert (bare.member, bare.paraphrase, [*bare.wrong]) == (False, None, [])
+    assert bare.texts == ["Where? There."]
+    assert not answer_set.has_wrong_answers
+    assert not answer_set.is_multiple_choice
+    assert AnswerSet([bare]).is_multiple_choice
+    assert AnswerSet([with_answers]).has_wrong_answers
+    file = answer_set.file
     assert (file.questions, file.answers) == (["Who?", "Where?"], ["A heron.", "There."])
     assert [text.text for text in file.texts] == ["Who? A heron.", "Where? There."]
     assert [*file.rows.columns] == ["chunk", "text_id", "benchmark", "member"]
     assert file.rows.iloc[0].tolist() == ["q1", "q1", "birds", True]
-    digests = {found.digest, file.digest}
+    digests = {answer_set.digest, file.digest}
     for change in (
         {"question": "Whom?"}, {"answer": "An owl."}, {"id": "q2"}, {"label": 0},
         {"benchmark": "b"},
     ):  # fmt: skip
         changed = [rows[0] | change, rows[1]]
-        other = read_answer_set("audit.questions", written(tmp_path, "q.jsonl", changed))
-        digests |= {other.digest, other.file.digest}
+        changed_set = read_answer_set("audit.questions", written(tmp_path, "q.jsonl", changed))
+        digests |= {changed_set.digest, changed_set.file.digest}
     assert len(digests) == 12
 
 
@@ -348,9 +350,12 @@ def test_a_corpus_own_questions_have_its_other_options_as_wrong_answers():
             prompt="Who? ", texts=("Who? A", "Who? B", "Who? C"),
         )  # fmt: skip
 
-    asked = [question("in", True, 2), question("out", False, 0), question("never seen", True, 0)]
-    found = corpus_answer_set(SimpleNamespace(questions=asked))
-    assert found == AnswerSet([
+    questions = [
+        question(*fields)
+        for fields in (("in", True, 2), ("out", False, 0), ("never seen", True, 0))
+    ]
+    answer_set = corpus_answer_set(SimpleNamespace(questions=questions))
+    assert answer_set == AnswerSet([
         AnsweredQuestion(name, "b", member, "Who?", "Who? B", None, ["Who? A", "Who? C"])
         for name, member in (("in", True), ("out", False))
     ])  # fmt: skip
@@ -363,22 +368,23 @@ def test_a_question_without_a_wrong_answer_is_named(tmp_path):
 
 
 def test_a_question_beyond_the_models_context_is_refused(stage, folders, tmp_path, monkeypatch):
-    asked = read_answer_set("audit.questions", written(tmp_path, "q.jsonl", QUESTIONS[:1]))
+    answer_set = read_answer_set("audit.questions", written(tmp_path, "q.jsonl", QUESTIONS[:1]))
     models = open_audited_models(str(folders["original"]), str(folders["half"]), None, "runs")
     tokenizer = models.original.source.tokenizer()
-    longest = max(len(ids) for ids in tokenizer(asked.questions[0].texts)["input_ids"])
-    answer = len(tokenizer(asked.questions[0].answer)["input_ids"])
+    question = answer_set.questions[0]
+    longest = max(len(ids) for ids in tokenizer(question.texts)["input_ids"])
+    answer_tokens = len(tokenizer(question.answer)["input_ids"])
     source = type(models.original.source)
     monkeypatch.setattr(source, "context", property(lambda self: longest))
-    assert len(read_answers(stage(), models.original, asked.questions)) == 1
+    assert len(read_answers(stage(), models.original, answer_set.questions)) == 1
     monkeypatch.setattr(source, "context", property(lambda self: longest - 1))
     with pytest.raises(DataError, match=f"the question has {longest} tokens with its longest"):
-        read_answers(stage(), models.original, asked.questions)
-    monkeypatch.setattr(source, "context", property(lambda self: answer))
-    answer_recall_quantity(stage(), models, asked.file, 0)
-    monkeypatch.setattr(source, "context", property(lambda self: answer - 1))
-    with pytest.raises(DataError, match=f"has {answer} tokens with its answer, more than"):
-        answer_recall_quantity(stage(), models, asked.file, 0)
+        read_answers(stage(), models.original, answer_set.questions)
+    monkeypatch.setattr(source, "context", property(lambda self: answer_tokens))
+    answer_recall_quantity(stage(), models, answer_set.file, 0)
+    monkeypatch.setattr(source, "context", property(lambda self: answer_tokens - 1))
+    with pytest.raises(DataError, match=f"has {answer_tokens} tokens with its answer, more than"):
+        answer_recall_quantity(stage(), models, answer_set.file, 0)
 
 
 def test_a_quantity_is_of_the_units_that_all_models_have():
@@ -387,23 +393,23 @@ def test_a_quantity_is_of_the_units_that_all_models_have():
         member = pd.array([unit < "c" for unit in values], "boolean")
         return pd.DataFrame(rows).assign(benchmark="x", member=member, value=[*values.values()])
 
-    made = make_quantity(
+    loss = make_quantity(
         "loss", {"one": table(d=1, a=2, b=3), "two": table(a=4, b=np.nan, c=5, d=6)}, 3,
         is_score=True,
     )  # fmt: skip
-    assert (made.name, made.is_score) == ("loss", True)
-    assert made.units.table.to_dict("list") == {
+    assert (loss.name, loss.is_score) == ("loss", True)
+    assert loss.units.table.to_dict("list") == {
         "unit": ["d", "a"], "text_id": ["text d", "text a"], "benchmark": ["x", "x"],
         "member": [False, True],
     }  # fmt: skip
-    assert {name: own.tolist() for name, own in made.values.items()} == {
+    assert {name: values.tolist() for name, values in loss.values.items()} == {
         "one": [1.0, 2.0], "two": [6.0, 4.0],
     }  # fmt: skip
-    assert find_score_of_method([quantity("a", True), made], "loss") is made
+    assert find_score_of_method([simulated_quantity("a", True), loss], "loss") is loss
     with pytest.raises(
         DataError, match=r"audit\.screen is 'lss': .* Did you mean loss\? Known: loss"
     ):
-        find_score_of_method([made], "lss")
+        find_score_of_method([loss], "lss")
 
 
 @pytest.fixture(scope="module")

@@ -1,42 +1,26 @@
 """The report: all of its text and charts, from tables of made-up figures."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from contamination.audits.unlearning.audit_units import AuditUnits
 from contamination.audits.unlearning.forget_ratio import SAME
-from contamination.audits.unlearning.inputs import AuditedModel, AuditedModels
-from contamination.audits.unlearning.quantities import Quantity
 from contamination.audits.unlearning.report import UnlearningFigures, build_report, iter_charts
 from contamination.core.report.charts import MEMBER, NONMEMBER, SERIES
 from contamination.core.report.document import markdown_document
+from tests.audits.checks import legend_labels, ticks, with_ends, words_of
+from tests.audits.unlearning.simulated import named_models, quantity_of
 
 NAN = float("nan")
 
 
-def model(name):
-    return AuditedModel(name, None, SimpleNamespace(path=f"folder/{name}"))
-
-
-def models(*unlearned, clean="clean"):
-    twin = clean and model(clean)
-    return AuditedModels(model("original"), [model(name) for name in unlearned], twin)
-
-
-def interval(name, value, low, high):
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
-
-
-def quantity(name, scores, member=(True, True, False, None)):
-    ids = [f"t{place}" for place in range(len(member))]
-    table = pd.DataFrame({"unit": ids, "text_id": ids, "benchmark": "b"})
-    table = table.assign(member=pd.array(member, "boolean"))
-    values = {name: np.array(own, float) for name, own in scores.items()}
-    return Quantity(name, AuditUnits(table, 0), values, True)
+def quantity(name, scores, membership=(True, True, False, None)):
+    ids = [f"t{place}" for place in range(len(membership))]
+    table = pd.DataFrame({"unit": ids, "text_id": ids})
+    values = {model: np.array(numbers, float) for model, numbers in scores.items()}
+    return quantity_of(name, values, table, membership, is_score=True)
 
 
 SCORES = {
@@ -48,7 +32,7 @@ CHUNKS = pd.DataFrame({
     "member": pd.array([True, True, False, None, False], "boolean"),
 })  # fmt: skip
 MEMBERSHIP = pd.DataFrame([
-    {"method": method, "model": name, **interval("auroc", value, low, high), "members": -1.5,
+    {"method": method, "model": name, **with_ends("auroc", value, low, high), "members": -1.5,
      "non_members": -4.0, "distance": distance, "p": p, "p_holm": holm}
     for method, name, value, low, high, distance, p, holm in (
         ("min_k", "original", 0.9, 0.8, 1.0, 1.0, 0.001, 0.004),
@@ -61,47 +45,47 @@ MEMBERSHIP = pd.DataFrame([
 ])  # fmt: skip
 RATIOS = pd.DataFrame([
     {"unlearned": "half", "quantity": "min_k", "method": "min_k",
-     "original": -1.5, "after": -2.5, "clean": -4.5, **interval("share", 1 / 3, 0.25, 0.5),
+     "original": -1.5, "after": -2.5, "clean": -4.5, **with_ends("share", 1 / 3, 0.25, 0.5),
      "share_why": "", "non_members_original": -4.0, "non_members_after": -4.25,
-     "non_members_clean": -4.125, **interval("beyond", 0.375, -0.5, 0.625), "beyond_why": ""},
+     "non_members_clean": -4.125, **with_ends("beyond", 0.375, -0.5, 0.625), "beyond_why": ""},
     {"unlearned": "half", "quantity": "AUROC of min_k", "method": "min_k",
-     "original": 0.9, "after": 0.75, "clean": 0.55, **interval("share", 2.25, -1, 4),
+     "original": 0.9, "after": 0.75, "clean": 0.55, **with_ends("share", 2.25, -1, 4),
      "share_why": "", "non_members_original": NAN, "non_members_after": NAN,
-     "non_members_clean": NAN, **interval("beyond", NAN, NAN, NAN), "beyond_why": NAN},
+     "non_members_clean": NAN, **with_ends("beyond", NAN, NAN, NAN), "beyond_why": NAN},
     {"unlearned": "far", "quantity": "min_k", "method": "min_k",
-     "original": -1.5, "after": -1.5, "clean": -4.5, **interval("share", NAN, NAN, NAN),
+     "original": -1.5, "after": -1.5, "clean": -4.5, **with_ends("share", NAN, NAN, NAN),
      "share_why": SAME, "non_members_original": -4.0, "non_members_after": -4.0,
-     "non_members_clean": -4.125, **interval("beyond", NAN, NAN, NAN), "beyond_why": SAME},
+     "non_members_clean": -4.125, **with_ends("beyond", NAN, NAN, NAN), "beyond_why": SAME},
     {"unlearned": "far", "quantity": "loss", "method": "loss",
-     "original": -1.0, "after": -1.0, "clean": -2.0, **interval("share", 0.0, 0.0, 0.0),
+     "original": -1.0, "after": -1.0, "clean": -2.0, **with_ends("share", 0.0, 0.0, 0.0),
      "share_why": "", "non_members_original": -3.0, "non_members_after": -3.0,
-     "non_members_clean": -3.0, **interval("beyond", 0.0, -0.125, 0.125), "beyond_why": ""},
+     "non_members_clean": -3.0, **with_ends("beyond", 0.0, -0.125, 0.125), "beyond_why": ""},
     {"unlearned": "far", "quantity": "ROUGE-L", "method": "",
-     "original": 0.5, "after": 0.4, "clean": 0.1, **interval("share", 0.25, 0.125, 0.5),
+     "original": 0.5, "after": 0.4, "clean": 0.1, **with_ends("share", 0.25, 0.125, 0.5),
      "share_why": "", "non_members_original": 0.1, "non_members_after": 0.1,
-     "non_members_clean": 0.1, **interval("beyond", 0.25, 0.125, 0.5), "beyond_why": ""},
+     "non_members_clean": 0.1, **with_ends("beyond", 0.25, 0.125, 0.5), "beyond_why": ""},
 ])  # fmt: skip
 SCREENS = pd.DataFrame([
-    {"unlearned": "half", "chunks": 4, "suspicious": 3, **interval("share", 0.75, 0.5, 1.0),
-     **interval("precision", 2 / 3, 0.25, 0.875), **interval("members", 0.5, 0.25, 0.75),
-     **interval("recall", 1.0, 0.5, 1.0), **interval("false_alarms", 0.125, 0.0, 0.25),
-     **interval("kept", 0.5, 0.125, 0.875), "known": 2,
-     **interval("auroc_of_the_fall", 0.625, 0.5, 0.75)},
-    {"unlearned": "far", "chunks": 4, "suspicious": 0, **interval("share", 0.0, 0.0, 0.25),
-     **interval("precision", NAN, NAN, NAN), **interval("members", 0.5, 0.25, 0.75),
-     **interval("recall", 0.0, 0.0, 0.5), **interval("false_alarms", 0.0, 0.0, 0.5),
-     **interval("kept", NAN, NAN, NAN), "known": 0,
-     **interval("auroc_of_the_fall", 0.5, 0.25, 0.75)},
-    {"unlearned": "other", "chunks": 4, "suspicious": 1, **interval("share", 0.25, 0.0, 0.5),
-     **interval("precision", 0.0, 0.0, 0.875), **interval("members", 0.5, 0.25, 0.75),
-     **interval("recall", 0.0, 0.0, 0.5), **interval("false_alarms", 1.0, 0.5, 1.0),
-     **interval("kept", NAN, NAN, NAN), "known": 0,
-     **interval("auroc_of_the_fall", 0.0, 0.0, 0.25)},
+    {"unlearned": "half", "chunks": 4, "suspicious": 3, **with_ends("share", 0.75, 0.5, 1.0),
+     **with_ends("precision", 2 / 3, 0.25, 0.875), **with_ends("members", 0.5, 0.25, 0.75),
+     **with_ends("recall", 1.0, 0.5, 1.0), **with_ends("false_alarms", 0.125, 0.0, 0.25),
+     **with_ends("kept", 0.5, 0.125, 0.875), "known": 2,
+     **with_ends("auroc_of_the_fall", 0.625, 0.5, 0.75)},
+    {"unlearned": "far", "chunks": 4, "suspicious": 0, **with_ends("share", 0.0, 0.0, 0.25),
+     **with_ends("precision", NAN, NAN, NAN), **with_ends("members", 0.5, 0.25, 0.75),
+     **with_ends("recall", 0.0, 0.0, 0.5), **with_ends("false_alarms", 0.0, 0.0, 0.5),
+     **with_ends("kept", NAN, NAN, NAN), "known": 0,
+     **with_ends("auroc_of_the_fall", 0.5, 0.25, 0.75)},
+    {"unlearned": "other", "chunks": 4, "suspicious": 1, **with_ends("share", 0.25, 0.0, 0.5),
+     **with_ends("precision", 0.0, 0.0, 0.875), **with_ends("members", 0.5, 0.25, 0.75),
+     **with_ends("recall", 0.0, 0.0, 0.5), **with_ends("false_alarms", 1.0, 0.5, 1.0),
+     **with_ends("kept", NAN, NAN, NAN), "known": 0,
+     **with_ends("auroc_of_the_fall", 0.0, 0.0, 0.25)},
 ]).astype({"known": "Int64"})  # fmt: skip
 METRICS = pd.DataFrame([
-    {"model": name, **interval("extraction strength", strength, 0.0, 0.75),
-     **interval("exact memorization", memorization, 0.0, high),
-     **interval("privleak", leak, low, 90.0), "truth_ratio": 0.5, "forget_quality": quality,
+    {"model": name, **with_ends("extraction strength", strength, 0.0, 0.75),
+     **with_ends("exact memorization", memorization, 0.0, high),
+     **with_ends("privleak", leak, low, 90.0), "truth_ratio": 0.5, "forget_quality": quality,
      "model_utility": 0.625}
     for name, strength, memorization, high, leak, low, quality in (
         ("original", 0.5, 0.75, 1.0, -50.0, -75.0, 0.001), ("half", 0.25, 0.5, 0.75, 0.0, -25.0, 1),
@@ -111,32 +95,27 @@ METRICS = pd.DataFrame([
 ])  # fmt: skip
 GROUPS = pd.DataFrame([
     {"quantity": "ROUGE-L", "model": name, "group": group, "units": units,
-     **interval("mean", mean, low, 0.75)}
+     **with_ends("mean", mean, low, 0.75)}
     for name, group, units, mean, low in (
         ("original", "members", 2, 0.5, 0.25), ("half", "members, suspicious", 1, 0.375, NAN),
         ("half", "members, not", 0, NAN, NAN),
     )
 ])  # fmt: skip
 UTILITY = pd.DataFrame([
-    {"model": name, **interval("loss", loss, loss - 0.5, loss + 0.5),
-     **interval("change", change, low, 0.5)}
+    {"model": name, **with_ends("loss", loss, loss - 0.5, loss + 0.5),
+     **with_ends("change", change, low, 0.5)}
     for name, loss, change, low in (
         ("original", 2.0, 0.0, 0.0), ("half", 2.125, 0.125, 0.0625), ("far", 2.25, 0.25, 0.125),
         ("other", 2.125, 0.125, 0.05), ("clean", 2.375, 0.375, 0.25),
     )
 ])  # fmt: skip
 FIGURES = UnlearningFigures(
-    models=models("half", "far", "other"), screened=quantity("min_k", SCORES), screens=SCREENS,
-    ratios=RATIOS, metrics=METRICS, membership=MEMBERSHIP, completions=GROUPS,
+    models=named_models("half", "far", "other"), screened=quantity("min_k", SCORES),
+    screens=SCREENS, ratios=RATIOS, metrics=METRICS, membership=MEMBERSHIP, completions=GROUPS,
     answers=GROUPS.assign(quantity="accuracy"), utility=UTILITY, chunks=CHUNKS, texts="book.jsonl",
     of_validation=True, method="min_k", ratio=1.15, completions_per_chunk=20,
     similarities=["judged alike"],
 )  # fmt: skip
-
-
-def words(text):
-    """The words of a document, whatever the widths of its tables' columns."""
-    return [word if word.strip("-") else "-" for word in text.split()]
 
 
 FULL = """\
@@ -343,7 +322,7 @@ texts, not trainings.
 
 def test_the_report_has_all_figures_in_sentences_and_tables():
     result = build_report(FIGURES, ["chunks.parquet"])
-    assert words(markdown_document(result.content, has_charts=True)) == words(FULL)
+    assert words_of(markdown_document(result.content, has_charts=True)) == words_of(FULL)
     assert result.counts == {"chunks": 5, "unlearned": 3}
     assert result.files == ["chunks.parquet"]
     names = ["way", "metrics", "membership", "screen", "completions", "answers", "utility"]
@@ -353,9 +332,11 @@ def test_the_report_has_all_figures_in_sentences_and_tables():
         (RATIOS, METRICS, MEMBERSHIP, SCREENS, GROUPS, FIGURES.answers, UTILITY),
         strict=True,
     ):
-        kept = table.data.sort_values([*data.columns[:2]]).reset_index(drop=True)
-        expected = data.sort_values([*data.columns[:2]]).reset_index(drop=True)
-        pd.testing.assert_frame_equal(kept, expected)
+        rows, expected = (
+            each.sort_values([*data.columns[:2]]).reset_index(drop=True)
+            for each in (table.data, data)
+        )
+        pd.testing.assert_frame_equal(rows, expected)
         assert table.data.index.tolist() == [*range(len(data))]
 
 
@@ -429,7 +410,7 @@ def test_the_report_without_labels_and_twin_says_what_is_missing():
     names = ["original", "half", "far"]
     unlabelled = pd.array([None] * 4, "boolean")
     figures = replace(
-        FIGURES, models=models("half", "far", clean=None), ratios=None, membership=None,
+        FIGURES, models=named_models("half", "far", clean=None), ratios=None, membership=None,
         metrics=METRICS.loc[METRICS["model"].isin(names), ["model", "truth_ratio"]],
         screens=SCREENS[["unlearned", "chunks", "suspicious"]].assign(precision=NAN, known=None),
         completions=GROUPS[:0], answers=GROUPS[:0], utility=None, of_validation=False,
@@ -439,7 +420,7 @@ def test_the_report_without_labels_and_twin_says_what_is_missing():
     )  # fmt: skip
     figures = replace(figures, screens=figures.screens[:2])
     content = build_report(figures, []).content
-    assert words(markdown_document(content, has_charts=True)) == words(BARE)
+    assert words_of(markdown_document(content, has_charts=True)) == words_of(BARE)
 
 
 def test_a_loss_at_the_limit_is_no_harm_and_that_of_non_members_is_named():
@@ -453,7 +434,7 @@ def test_a_loss_at_the_limit_is_no_harm_and_that_of_non_members_is_named():
     assert content.tables[-1].title == "The loss on the non-members"
 
 
-def drawn(chart):
+def drawn_lines(chart):
     """The lines of a chart: label, dashes, colour, and the ends of both axes."""
     return [
         (str(line.get_label()), line.get_linestyle(), line.get_color(),
@@ -465,7 +446,7 @@ def drawn(chart):
 def test_the_chart_of_scores_has_the_members_share_up_to_each_score():
     chart, _ = iter_charts(FIGURES.models, FIGURES.screened, RATIOS)
     shares = [0.5, 1.0]
-    assert drawn(chart) == [
+    assert drawn_lines(chart) == [
         ("original", "-", MEMBER, [-2, -1], shares), ("half", "-", SERIES[0], [-3, -2], shares),
         ("far", "--", SERIES[1], [-2, -1], shares), ("other", ":", SERIES[2], [-8, -7], shares),
         ("clean", "-", NONMEMBER, [-5, -4], shares),
@@ -475,22 +456,21 @@ def test_the_chart_of_scores_has_the_members_share_up_to_each_score():
     assert axes.get_xlabel() == "score by min_k; higher: more like a member"
     assert axes.get_ylabel() == "share of the members"
     assert chart.figure.get_size_inches().tolist() == [9.0, 3.6]
-    legend = [text.get_text() for text in chart.figure.legends[0].get_texts()]
-    assert legend == ["original", "half", "far", "other", "clean"]
+    assert legend_labels(chart) == ["original", "half", "far", "other", "clean"]
 
 
 def test_the_chart_of_unlabelled_scores_is_of_all_chunks():
     score = quantity("loss", SCORES, [None] * 4)
-    (chart,) = iter_charts(models("half", clean=None), score, None)
-    assert drawn(chart)[1][3:] == ([-4, -3, -3, -2], [0.25, 0.5, 0.75, 1.0])
+    (chart,) = iter_charts(named_models("half", clean=None), score, None)
+    assert drawn_lines(chart)[1][3:] == ([-4, -3, -3, -2], [0.25, 0.5, 0.75, 1.0])
     assert chart.figure.axes[0].get_ylabel() == "share of the chunks"
 
 
 def test_lines_of_more_models_than_colours_differ_in_their_dashes():
     names = [f"m{number}" for number in range(9)]
     score = quantity("loss", dict.fromkeys(["original", *names], [-1, -2, -3, -4]))
-    (chart,) = iter_charts(models(*names, clean=None), score, RATIOS[:0])
-    styles = [(colour, dash) for _, dash, colour, *_ in drawn(chart)[1:]]
+    (chart,) = iter_charts(named_models(*names, clean=None), score, RATIOS[:0])
+    styles = [(colour, dash) for _, dash, colour, *_ in drawn_lines(chart)[1:]]
     assert [colour for colour, _ in styles] == [*SERIES, *SERIES, SERIES[0]]
     assert [dash for _, dash in styles] == ["-", "--", ":", "-.", "--", ":", "-.", "-", ":"]
 
@@ -498,15 +478,13 @@ def test_lines_of_more_models_than_colours_differ_in_their_dashes():
 def test_the_chart_of_forget_ratios_has_a_row_for_each_that_was_estimated():
     _, chart = iter_charts(FIGURES.models, FIGURES.screened, RATIOS)
     (axes,) = chart.figure.axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == [
-        "far: ROUGE-L", "half: AUROC of min_k", "half: min_k",
-    ]  # fmt: skip
-    assert axes.get_yticks().tolist() == [0, 1, 2]
+    rows = {"far: ROUGE-L": 0, "half: AUROC of min_k": 1, "half: min_k": 2}
+    assert ticks(axes.yaxis) == rows
     assert axes.get_xlim() == (-0.5, 2.75)
     assert axes.get_ylim() == pytest.approx((-0.7, 2.7))
     half, far = SERIES[:2]
     third = RATIOS["share"][0]
-    assert [line[2:] for line in drawn(chart)] == [
+    assert [line[2:] for line in drawn_lines(chart)] == [
         (far, [0.125, 0.5], [0, 0]), (far, [0.25], [0]),
         (half, [-0.5, 2.75], [1, 1]), (half, [2.25], [1]),
         (half, [0.25, 0.5], [2, 2]), (half, [third], [2]),

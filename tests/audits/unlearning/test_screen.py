@@ -104,10 +104,10 @@ def test_chunks_of_each_label_are_drawn_in_turn_by_the_hash_of_their_ids():
     seed = derive_seed(3, "completed")
     hashes = [unit_hash(f"{seed} {i}") for i in range(7)]
     sides = [sorted(side, key=hashes.__getitem__) for side in ([0, 1, 2], [3, 4, 5], [6])]
-    turns = [
+    drawn_by_turn = [
         sorted((side[turn] for side in sides if turn < len(side)), key=hashes.__getitem__)
         for turn in range(3)
     ]
-    order = sum(turns, [])
+    order = sum(drawn_by_turn, [])
     for limit in range(8):
         assert choose_chunk_indices(rows, limit, 3) == sorted(order[:limit])

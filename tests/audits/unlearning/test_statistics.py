@@ -40,36 +40,37 @@ def test_all_chunks_of_a_text_are_drawn_together():
 
 def test_draws_have_a_seed_and_a_name_each():
     """So that models are compared on the same draws, in whatever order they are read."""
-    found = units(9, 8, chunks=2, benchmarks=1, seed=4)
-    ids, (group,) = found.table["text_id"].to_numpy(str), found.benchmarks
+    audit_units = units(9, 8, chunks=2, benchmarks=1, seed=4)
+    ids, (group,) = audit_units.table["text_id"].to_numpy(str), audit_units.benchmarks
     values = np.arange(len(ids)) % 2.0
     for side, mask, name in (
-        (group.members, found.sides[True], "members 0"),
-        (group.nonmembers, found.sides[False], "non-members 0"),
+        (group.members, audit_units.sides[True], "members 0"),
+        (group.nonmembers, audit_units.sides[False], "non-members 0"),
     ):
         sample = UnitSample.draw(mask, ids, DRAWS, derive_seed(4, "audit", name))
         assert (side.drawn == sample.drawn).all()
-    sample = UnitSample.draw(found.sides[True], ids, DRAWS, derive_seed(4, "audit", "known"))
-    mean = found.mean_in_mask(values, found.sides[True], "known")
-    rate = found.mean_in_mask(values, found.sides[True], "known", rate=True)
+    sample = UnitSample.draw(audit_units.sides[True], ids, DRAWS, derive_seed(4, "audit", "known"))
+    mean = audit_units.mean_in_mask(values, audit_units.sides[True], "known")
+    rate = audit_units.mean_in_mask(values, audit_units.sides[True], "known", rate=True)
     assert mean.draws.tolist() == sample.mean(values).draws.tolist()
     assert rate.trials == sample.mean(values, rate=True).trials != mean.trials
-    assert found.mean_in_mask(values, np.zeros(len(ids), bool), "known") is None
+    assert audit_units.mean_in_mask(values, np.zeros(len(ids), bool), "known") is None
 
 
 def test_units_without_a_label_are_on_no_side():
     table = units(9, 8, chunks=2).table
     table.loc[[0, 20], "member"] = pd.NA
-    found = AuditUnits(table[::-1], 0)
-    assert [*found.table.columns] == ["text_id", "benchmark", "member"]
-    assert found.table.index.tolist() == [*range(34)]
-    assert {side: mask.sum() for side, mask in found.sides.items()} == {True: 17, False: 15}
-    assert not found.sides[True][33] | found.sides[False][13]
-    assert found.has_both_labels
-    assert (found.count_texts(with_controls=False), found.count_texts(with_controls=True)) == (9, 8)
+    audit_units = AuditUnits(table[::-1], 0)
+    assert [*audit_units.table.columns] == ["text_id", "benchmark", "member"]
+    assert audit_units.table.index.tolist() == [*range(34)]
+    assert {side: mask.sum() for side, mask in audit_units.sides.items()} == {True: 17, False: 15}
+    assert not audit_units.sides[True][33] | audit_units.sides[False][13]
+    assert audit_units.has_both_labels
+    assert audit_units.count_texts(with_controls=False) == 9
+    assert audit_units.count_texts(with_controls=True) == 8
     values = np.arange(34.0)
-    for member, mask in found.sides.items():
-        assert found.label_mean(values, member).value == pytest.approx(values[mask].mean())
+    for member, mask in audit_units.sides.items():
+        assert audit_units.label_mean(values, member).value == pytest.approx(values[mask].mean())
     assert not units(9, 0).has_both_labels
     assert AuditUnits(table[:0], 0).benchmarks == []
 
@@ -168,24 +169,25 @@ def test_the_share_is_the_same_in_any_unit():
 
 
 def test_the_forget_ratio_has_fiellers_interval_with_students_quantile():
-    found = units(5, 1)
+    audit_units = units(5, 1)
     before, after, clean = (
-        found.label_mean(np.append(v, 0), True) for v in three(np.random.default_rng(0), 0.5, 5)
+        audit_units.label_mean(np.append(v, 0), True)
+        for v in three(np.random.default_rng(0), 0.5, 5)
     )
-    one = forget_ratio([before, after, clean], 5, 0.5)
+    ratio = forget_ratio([before, after, clean], 5, 0.5)
     falls = before.value - after.value, before.value - clean.value
     covariance = np.cov([before.draws - after.draws, before.draws - clean.draws]) * 5 / 4
     limits = fieller_interval(*falls, covariance, student.ppf(0.75, 4))
-    assert (one.value, one.low, one.high) == pytest.approx((falls[0] / falls[1], *limits))
-    assert one.reason == ""
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((falls[0] / falls[1], *limits))
+    assert ratio.reason == ""
 
 
 def test_the_ratio_of_a_single_text_is_not_estimated():
-    found, values = units(1, 1), [np.array([v, 0.0]) for v in (-1.0, -1.5, -2.0)]
-    means = [found.label_mean(v, True) for v in values]
+    audit_units, values = units(1, 1), [np.array([v, 0.0]) for v in (-1.0, -1.5, -2.0)]
+    means = [audit_units.label_mean(v, True) for v in values]
     assert forget_ratio(means, 1).reason == "fewer than 2 texts"
-    two = [units(2, 1).label_mean(np.append(v, v[0]), True) for v in values]
-    assert forget_ratio(two, 2).reason != "fewer than 2 texts"
+    means_of_two = [units(2, 1).label_mean(np.append(v, v[0]), True) for v in values]
+    assert forget_ratio(means_of_two, 2).reason != "fewer than 2 texts"
 
 
 def test_fiellers_limits_are_where_the_test_of_a_ratio_turns():
