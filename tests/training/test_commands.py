@@ -26,11 +26,11 @@ def command():
     ],
 )
 def test_the_first_word_names_the_tool(command, monkeypatch, words, config, function):
-    given = []
-    monkeypatch.setattr(command, "run_hydra_command", lambda *how: given.append(how) or 5)
+    calls = []
+    monkeypatch.setattr(command, "run_hydra_command", lambda *args: calls.append(args) or 5)
     monkeypatch.setattr(sys, "argv", ["training", *words])
     assert command.main() == 5
-    assert given == [(config, getattr(command, function))]
+    assert calls == [(config, getattr(command, function))]
     assert sys.argv[1:] == (words if config == "training" else words[1:])
 
 
@@ -46,25 +46,27 @@ def test_a_launched_process_ends_at_once_with_the_commands_status(
             raise result
         return result
 
-    ended = []
+    statuses = []
     monkeypatch.setattr(command, "run_hydra_command", run)
     monkeypatch.setattr(command, "launched_process_count", lambda: count)
-    monkeypatch.setattr(command, "exit_process", ended.append)
+    monkeypatch.setattr(command, "exit_process", statuses.append)
     monkeypatch.setattr(sys, "argv", ["training", "seed=1"])
     assert command.main() == status
-    assert ended == [status] * ends
+    assert statuses == [status] * ends
 
 
 def test_the_commands_settings_are_those_of_their_words(command, monkeypatch):
     monkeypatch.setattr(which_step, "format_step_table", repr)
     words = ["corpus_folder=c", "batch=2", "text=x"]
-    done = run_in_fork(command.main, "training", "which-step", *words)
-    asked = WhichStepStage(text="x", corpus_folder="c", batch=2)
-    assert (done.returncode, done.stdout) == (0, f"{asked}\n"), done.stderr
-    seen = "contamination.training.run.run"
-    monkeypatch.setattr(seen, lambda stage: print(type(stage), stage.corpus_folder, stage.seed))
-    done = run_in_fork(command.main, "training", "corpus_folder=c", "seed=3")
-    assert (done.returncode, done.stdout) == (0, f"{TrainingStage} c 3\n"), done.stderr
+    process = run_in_fork(command.main, "training", "which-step", *words)
+    stage = WhichStepStage(text="x", corpus_folder="c", batch=2)
+    assert (process.returncode, process.stdout) == (0, f"{stage}\n"), process.stderr
+    monkeypatch.setattr(
+        "contamination.training.run.run",
+        lambda stage: print(type(stage), stage.corpus_folder, stage.seed),
+    )
+    process = run_in_fork(command.main, "training", "corpus_folder=c", "seed=3")
+    assert (process.returncode, process.stdout) == (0, f"{TrainingStage} c 3\n"), process.stderr
 
 
 def test_train_opens_the_folder_of_the_words_training(monkeypatch):

@@ -77,7 +77,7 @@ def test_exposures_name_a_step_of_each_epoch():
     assert found.index.tolist() == [0, 1, 2, 3]
     assert [*found] == ["sequence", "reworded", "step"]
     assert TWICE.step_by_sequence(1).tolist() == [
-        next(s for s in range(6, 12) if row in TWICE.rows_of_step(s)) for row in range(45)
+        next(step for step in range(6, 12) if row in TWICE.rows_of_step(step)) for row in range(45)
     ]
 
 
@@ -106,16 +106,16 @@ def test_a_batch_of_texts_counts_what_has_a_token_before_it_in_its_text():
     assert batch.texts_BS.tolist() == batch.text_numbers_BS.tolist() == [PACKED[0]["text"]] * 2
     assert batch.text_numbers_BS.dtype == batch.ids_BS.dtype == torch.int64
     assert read_batch(PACKED, rows, "output").counted_BS.tolist() == [[1, 0, 0, 0, 0]] * 2
-    alone = read_batch(PACKED, np.array([1]))
-    assert alone.positions_BS is None
-    assert alone.counted_BS.tolist() == [[1, 1, 1, 0, 0]]
+    one_text = read_batch(PACKED, np.array([1]))
+    assert one_text.positions_BS is None
+    assert one_text.counted_BS.tolist() == [[1, 1, 1, 0, 0]]
     assert read_batch(PACKED, np.array([1]), "output").counted_BS.tolist() == [[0, 1, 1, 0, 0]]
     moved = batch.to(torch.device("meta"))
     assert {value.device.type for value in vars(moved).values()} == {"meta"}
 
 
 def test_a_batch_of_a_corpus_counts_all_that_it_predicts():
-    sequences = [{"input_ids": [n, n + 1, n + 2]} for n in range(4)]
+    sequences = [{"input_ids": [number, number + 1, number + 2]} for number in range(4)]
     batch = read_batch(sequences, np.array([3, 1, PADDING])).to(torch.device("cpu"))
     assert batch.ids_BS.tolist()[:2] == [[3, 4, 5], [1, 2, 3]]
     assert batch.loss_mask_BS.tolist() == [[1, 1], [1, 1], [0, 0]]
@@ -135,6 +135,6 @@ def test_what_a_step_is_divided_by_leaves_padding_out():
     assert (count_texts(sequences), count_texts(PACKED)) == (4, 3)
     for rows, counts in (([1, PADDING], (3, 2, 1)), ([0], (3, 1, 2)), ([0, 1], (6, 3, 3))):
         rows = np.array(rows)
-        found = [count_loss_tokens(PACKED, rows, loss_on) for loss_on in ("all", "output")]
-        assert (*found, count_texts(PACKED, rows)) == counts
+        tokens = [count_loss_tokens(PACKED, rows, loss_on) for loss_on in ("all", "output")]
+        assert (*tokens, count_texts(PACKED, rows)) == counts
         assert count_loss_tokens(PACKED, rows) == counts[0]

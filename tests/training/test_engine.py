@@ -46,18 +46,18 @@ def test_the_engine_is_told_the_trainings_fields():
 
 def test_a_zero_stage_is_from_0_to_3():
     assert engines.zero_stage({}) == engines.zero_stage({"zero_optimization": {}}) == 0
-    assert [engines.zero_stage({"zero_optimization": {"stage": n}}) for n in range(4)] == [
+    assert [engines.zero_stage({"zero_optimization": {"stage": stage}}) for stage in range(4)] == [
         0, 1, 2, 3
     ]  # fmt: skip
     remedy = "give a stage from 0 to 3, or deepspeed=zero1: see conf/deepspeed/."
-    for zero, said in (
+    for zero, field_and_value in (
         (3, " is 3"),
         ({"stage": 4}, ".stage is 4"),
         ({"stage": -1}, ".stage is -1"),
     ):
         with pytest.raises(ConfigError) as error:
             engines.zero_stage({"zero_optimization": zero})
-        assert str(error.value) == f"deepspeed.zero_optimization{said}: {remedy}"
+        assert str(error.value) == f"deepspeed.zero_optimization{field_and_value}: {remedy}"
 
 
 def test_what_the_engine_cannot_train_is_said():
@@ -103,8 +103,8 @@ def test_an_export_has_the_gathered_weights_and_the_tokenizer(tmp_path, monkeypa
         (folder / file).write_text(file)
     engines.export_model(engine, tmp_path / "tokenizer", tmp_path / "hf", World(0, 1, CPU))
     assert saved == [(unfinished.name, {"weight": 1} if stage == 3 else None)]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["hf", "tokenizer"]
-    files = sorted(p.name for p in (tmp_path / "hf").iterdir())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["hf", "tokenizer"]
+    files = sorted(path.name for path in (tmp_path / "hf").iterdir())
     assert files == ["model.safetensors", "tokenizer.json"]
     assert (tmp_path / "hf" / "tokenizer.json").read_text() == "tokenizer.json"
 
@@ -114,32 +114,32 @@ def environment(monkeypatch):
     """This process's variables without those of a launcher and of DeepSpeed."""
     engines.skip_deepspeed_op_build()  # imports DeepSpeed while it sees this process's own devices
     names = (*RANKS, "DS_ACCELERATOR", "DS_LOG_LEVEL", "GLOO_SOCKET_IFNAME")
-    own = {name: value for name, value in os.environ.items() if name not in names}
-    monkeypatch.setattr(os, "environ", own)
+    variables = {name: value for name, value in os.environ.items() if name not in names}
+    monkeypatch.setattr(os, "environ", variables)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    return own
+    return variables
 
 
 @pytest.fixture
-def levels():
+def loggers():
     """The root's and DeepSpeed's loggers, whose levels are put back."""
     loggers = logging.getLogger(), logging.getLogger("DeepSpeed")
-    before = [logger.level for logger in loggers]
+    levels_before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.INFO)
     yield loggers
-    for logger, level in zip(loggers, before, strict=True):
+    for logger, level in zip(loggers, levels_before, strict=True):
         logger.setLevel(level)
 
 
-def test_a_process_without_a_launcher_is_the_only_one(environment, levels, monkeypatch):
-    before = {**environment}
+def test_a_process_without_a_launcher_is_the_only_one(environment, loggers, monkeypatch):
+    variables_before = {**environment}
     engines._set_environment_defaults()
-    assert {n: v for n, v in environment.items() if before.get(n) != v} == {
+    assert dict(environment.items() - variables_before.items()) == {
         "DS_ACCELERATOR": "cpu", "DS_LOG_LEVEL": "warning",
         "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1",
     }  # fmt: skip
-    assert levels[1].level == logging.WARNING
+    assert loggers[1].level == logging.WARNING
     environment.clear()
     environment.update(RANK="3", DS_LOG_LEVEL="info")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -147,34 +147,33 @@ def test_a_process_without_a_launcher_is_the_only_one(environment, levels, monke
     assert environment == {"RANK": "3", "DS_LOG_LEVEL": "info"}
 
 
-def test_a_launched_process_joins_its_launchers_group(environment, levels, monkeypatch):
+def test_a_launched_process_joins_its_launchers_group(environment, loggers, monkeypatch):
     import deepspeed
 
-    given = []
-    monkeypatch.setattr(deepspeed, "init_distributed", lambda **how: given.append(how))
-    monkeypatch.setattr(engines, "_start_single_process_group", lambda backend: given.append(None))
-    monkeypatch.setattr(engines.atexit, "register", given.append)
+    calls = []
+    monkeypatch.setattr(deepspeed, "init_distributed", lambda **keywords: calls.append(keywords))
+    monkeypatch.setattr(engines, "_start_single_process_group", lambda backend: calls.append(None))
+    monkeypatch.setattr(engines.atexit, "register", calls.append)
     operations = deepspeed.ops.__compatible_ops__
     monkeypatch.setitem(operations, "deepspeed_shm_comm", True)
     for rank, level in ((0, logging.INFO), (1, logging.ERROR)):
         environment.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2")
         assert engines.join_process_group() == World(rank, 2, CPU)
-        assert levels[0].level == level
+        assert loggers[0].level == level
     joined = [engines._destroy_process_group, {"dist_backend": "gloo", "verbose": False}]
-    assert given == joined * 2
+    assert calls == joined * 2
     assert operations["deepspeed_shm_comm"] is False  # it would be compiled
 
 
 def test_one_process_needs_no_network(environment, monkeypatch):
-    given, failure = [], []
+    calls, failures = [], []
 
-    def start(backend, **how):
-        given.append(
-            (backend, how["rank"], how["world_size"], environment.get("GLOO_SOCKET_IFNAME"))
-        )
-        assert isinstance(how["store"], torch.distributed.HashStore)
-        for words in failure:
-            raise RuntimeError(words)
+    def start(backend, **keywords):
+        interface = environment.get("GLOO_SOCKET_IFNAME")
+        calls.append((backend, keywords["rank"], keywords["world_size"], interface))
+        assert isinstance(keywords["store"], torch.distributed.HashStore)
+        for message in failures:
+            raise RuntimeError(message)
 
     monkeypatch.setattr(torch.distributed, "init_process_group", start)
     names = [(1, "eth0"), (2, "lo"), (3, "lo2")]
@@ -186,15 +185,15 @@ def test_one_process_needs_no_network(environment, monkeypatch):
     assert environment.pop("GLOO_SOCKET_IFNAME") == "eth7"
     del names[1:]
     engines._start_single_process_group("nccl")
-    assert given == [("gloo", 0, 1, "lo"), ("gloo", 0, 1, "eth7"), ("nccl", 0, 1, None)]
-    failure.append("unable to find address for: me\nmore")
+    assert calls == [("gloo", 0, 1, "lo"), ("gloo", 0, 1, "eth7"), ("nccl", 0, 1, None)]
+    failures.append("unable to find address for: me\nmore")
     with pytest.raises(ConfigError) as error:
         engines._start_single_process_group("gloo")
     assert str(error.value) == (
         "torch needs a network interface even for one process: unable to find address for: me. "
         "Enable the loopback (ip link set lo up), or name another in GLOO_SOCKET_IFNAME."
     )
-    failure[:] = ["something else"]
+    failures[:] = ["something else"]
     with pytest.raises(RuntimeError, match="^something else$"):
         engines._start_single_process_group("gloo")
     assert "GLOO_SOCKET_IFNAME" not in environment
@@ -202,22 +201,20 @@ def test_one_process_needs_no_network(environment, monkeypatch):
 
 @pytest.mark.parametrize("joined", [True, False])
 def test_a_group_is_left_at_the_end(monkeypatch, joined):
-    left = []
+    calls = []
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: joined)
-    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: left.append(1))
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: calls.append(1))
     engines._destroy_process_group()
-    assert len(left) == joined
+    assert len(calls) == joined
 
 
 def test_another_deepspeed_that_keeps_the_weights_is_said(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "deepspeed.runtime.zero.parameter_offload", None)
-    done = []
+    destroyed = []
     for stage in (2, 3):
-        engines.destroy_engine(
-            SimpleNamespace(
-                destroy=lambda: done.append(1), zero_optimization_stage=lambda s=stage: s
-            )
-        )
-    assert len(done) == 2
+        engine = SimpleNamespace(destroy=lambda: destroyed.append(1))
+        engine.zero_optimization_stage = lambda stage=stage: stage
+        engines.destroy_engine(engine)
+    assert len(destroyed) == 2
     (message,) = caplog.messages
     assert message.startswith("This DeepSpeed keeps the weights until the process ends: ")

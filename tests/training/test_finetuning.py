@@ -207,18 +207,18 @@ def test_a_model_that_does_not_keep_texts_apart_is_refused(sets, monkeypatch):
     models = {kind: AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **SHAPE, **own))
               for kind, own in kinds.items()}  # fmt: skip
     check_texts_are_separate(models["gpt2"], sets["packed"].sequences, HERE)
-    said = (
+    message = (
         r"^model\.path: this mamba does not separate packed texts: a text's losses change with the "
         r"text before it in its sequence\. Create the fine-tuning set with "
         r"finetuning\.layout=padded\.$"
     )
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         check_texts_are_separate(models["mamba"], sets["packed"].sequences, HERE)
     check_texts_are_separate(models["mamba"], sets["padded"].sequences, HERE)
     seen = "transformers.models.gpt2.modeling_gpt2.create_causal_mask"
     monkeypatch.setattr(seen, lambda **_: None)
-    said = "this gpt2 does not separate packed texts: a text's losses change with the text before"
-    with pytest.raises(ConfigError, match=said):
+    message = "this gpt2 does not separate packed texts: a text's losses change with the text befo"
+    with pytest.raises(ConfigError, match=message):
         check_texts_are_separate(models["gpt2"], sets["packed"].sequences, HERE)
     assert models["gpt2"].training
     with pytest.raises(ConfigError, match=r"this odd does .*: it accepts no positions \(no id\)"):

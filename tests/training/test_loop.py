@@ -272,8 +272,10 @@ def test_a_loss_or_a_norm_that_is_not_finite_names_the_last_checkpoint(
 
 def test_an_export_beyond_the_epoch_is_said():
     order = SequenceOrder(sequences=45, batch=4, seed=0)
-    asked = TrainingConfig(export_steps=[12], export_tokens=[1, 128, 129])
-    assert export_steps(asked, order, 32) == {12, 1, 2}
+    config = TrainingConfig(export_steps=[12], export_tokens=[1, 128, 129])
+    assert export_steps(config, order, 32) == {12, 1, 2}
+    one_by_one = SequenceOrder(sequences=3, batch=1, seed=0)
+    assert export_steps(TrainingConfig(export_tokens=[1, 33]), one_by_one, 32) == {1, 2}
     for field, value in (("export_tokens", 1537), ("export_steps", 13)):
         with pytest.raises(ConfigError) as error:
             export_steps(TrainingConfig(**{field: [1, value]}), order, 32)
@@ -282,7 +284,7 @@ def test_an_export_beyond_the_epoch_is_said():
             "leave it out, or enlarge the corpus."
         )
     twice = SequenceOrder(sequences=45, batch=4, seed=0, epochs=2)
-    asked = TrainingConfig(export_tokens=[45 * 32, 45 * 32 + 1, 46 * 32, 49 * 32 + 1, 90 * 32])
-    assert export_steps(asked, twice, 32) == {12, 13, 14, 24}
+    config = TrainingConfig(export_tokens=[45 * 32, 45 * 32 + 1, 46 * 32, 49 * 32 + 1, 90 * 32])
+    assert export_steps(config, twice, 32) == {12, 13, 14, 24}
     with pytest.raises(ConfigError, match=r"has 25, but the epochs end after 24 steps \(2880 tok"):
         export_steps(TrainingConfig(export_steps=[24, 25]), twice, 32)

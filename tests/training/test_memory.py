@@ -311,11 +311,11 @@ def test_the_plan_of_llama_7b_is_a_table_of_the_machines():
 
 
 def test_higher_stages_and_then_offloading_keep_what_is_configured():
-    cpu, own = {"device": "cpu"}, {"reduce_bucket_size": 7}
-    alternatives = [*_engine_alternatives({"zero_optimization": {"stage": 0, **own}, "a": 1})]
-    assert alternatives[0] == ("", {"zero_optimization": {"stage": 0, **own}, "a": 1})
+    cpu, buckets = {"device": "cpu"}, {"reduce_bucket_size": 7}
+    alternatives = [*_engine_alternatives({"zero_optimization": {"stage": 0, **buckets}, "a": 1})]
+    assert alternatives[0] == ("", {"zero_optimization": {"stage": 0, **buckets}, "a": 1})
     assert alternatives[1:] == [
-        (name, {"zero_optimization": {**own, **zero}})
+        (name, {"zero_optimization": {**buckets, **zero}})
         for name, zero in (
             ("zero1", {"stage": 1, "overlap_comm": False}),
             ("zero2", {"stage": 2, "overlap_comm": True}),
@@ -354,10 +354,10 @@ def test_the_memory_of_a_shape_is_that_of_a_calculation_by_hand(case):
     states = NEEDS[case]
     layer = 2 * 8 * 8 + (2 * 2 * 24 + 2 * 2 * 12 + 4 * 4) + 2 * 4 * 20
     expected = MemoryNeed(*states[:5], 10 * (3 * layer + 8 * 8), 10 * 50 * 4 * 3, *states[5:])
-    found = memory_need(SHAPE, config, {"zero_optimization": node}, 4, 5)
-    assert found == expected
+    need = memory_need(SHAPE, config, {"zero_optimization": node}, 4, 5)
+    assert need == expected
     backward = states[4] + expected.activations + expected.logits
-    assert found.total == max(sum(states[:3]) + max(backward, states[3]), states[5])
+    assert need.total == max(sum(states[:3]) + max(backward, states[3]), states[5])
 
 
 def test_the_peak_is_in_the_step_or_the_loading_where_these_need_most():
@@ -370,23 +370,23 @@ def test_the_peak_is_in_the_step_or_the_loading_where_these_need_most():
 def test_buckets_have_deepspeeds_defaults():
     large = replace(SHAPE, parameters=4 * 10**9)
     buffers = [
-        model_state_bytes(large, 2, {"zero_optimization": {"stage": 3, **own}}, 2)["buffers"]
-        for own in ({}, {"stage3_max_live_parameters": 3e9}, {"reduce_bucket_size": 4e9})
+        model_state_bytes(large, 2, {"zero_optimization": {"stage": 3, **fields}}, 2)["buffers"]
+        for fields in ({}, {"stage3_max_live_parameters": 3e9}, {"reduce_bucket_size": 4e9})
     ]
     assert buffers == [2 * (5e8 + 1e9), 2 * (5e8 + 3e9), 2 * (4e9 + 1e9)]
     assert model_state_bytes(large, 4, STAGES[2], 2)["buffers"] == 4 * 5e8
-    for own, moved in (({}, 1e9), ({"sub_group_size": 5e8}, 5e8)):
-        zero = {"zero_optimization": {"stage": 3, **own}}
+    for fields, moved in (({}, 1e9), ({"sub_group_size": 5e8}, 5e8)):
+        zero = {"zero_optimization": {"stage": 3, **fields}}
         assert model_state_bytes(large, 2, zero, 2)["step"] == 4 * moved
     assert model_state_bytes(large, 2, STAGES[2], 2)["step"] == 4 * 2e9
 
 
 def test_a_shape_without_llamas_fields_is_that_of_gpt_2():
-    small = {"vocab_size": 60, "n_embd": 8, "n_layer": 2, "n_head": 2, "bos_token_id": 1,
+    fields = {"vocab_size": 60, "n_embd": 8, "n_layer": 2, "n_head": 2, "bos_token_id": 1,
              "eos_token_id": 2, "n_positions": 32}  # fmt: skip
-    found = model_shape(ModelConfig(architecture={"model_type": "gpt2", **small}))
+    shape = model_shape(ModelConfig(architecture={"model_type": "gpt2", **fields}))
     layer = 4 * 8 * 8 + 2 * 8 * 32 + (4 + 1 + 4) * 8 + 2 * 2 * 8
-    assert found == ModelShape(
+    assert shape == ModelShape(
         parameters=(60 + 32) * 8 + 2 * layer + 2 * 8, largest=60 * 8, layers=2, hidden=8,
         intermediate=32, heads=2, kv_heads=2, head_dim=4, vocabulary=60,
     )  # fmt: skip
@@ -395,8 +395,8 @@ def test_a_shape_without_llamas_fields_is_that_of_gpt_2():
 def test_a_masked_models_positions_are_not_multiplied():
     config = roberta_config(MaskedLMTrainingConfig(hidden_size=16, layers=1, heads=2), 60, 8)
     layer = 4 * (16 * 16 + 16) + (16 * 64 + 64) + (64 * 16 + 16) + 4 * 16
-    others = 60 * 16 + 16 + 2 * 16 + (16 * 16 + 16) + 2 * 16 + 60  # embeddings, then the head
-    expected = 6 * (layer + others) + 12 * 16 * 8
+    embeddings, head = 60 * 16 + 16 + 2 * 16, (16 * 16 + 16) + 2 * 16 + 60
+    expected = 6 * (embeddings + layer + head) + 12 * 16 * 8
     assert masked_lm_flops_per_token(config, 8) == expected
 
 

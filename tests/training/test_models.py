@@ -220,13 +220,13 @@ def test_a_models_own_code_is_not_run_unasked(own_code):
 
 
 def test_trust_is_handed_to_what_loads_the_model(monkeypatch):
-    given, model = [], load_model("model.path", GOLDEN)
+    calls, model = [], load_model("model.path", GOLDEN)
     loading = "contamination.training.models.load_model"
-    monkeypatch.setattr(loading, lambda *where, **how: given.append((where, how)) or model)
+    monkeypatch.setattr(loading, lambda *args, **keywords: calls.append((args, keywords)) or model)
     for trusted in (True, False):
         load_or_create_model(ModelConfig(path=GOLDEN, trust_remote_code=trusted), 512, 16, 0)
-    place = "model.path", str(Path(GOLDEN).resolve())
-    assert given == [(place, {"trust_remote_code": trusted}) for trusted in (True, False)]
+    arguments = "model.path", str(Path(GOLDEN).resolve())
+    assert calls == [(arguments, {"trust_remote_code": trusted}) for trusted in (True, False)]
 
 
 LLAMA = {"model_type": "llama", "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1,
@@ -246,13 +246,13 @@ def test_an_architecture_that_does_not_fit_is_said():
             {"hidden_size": 18, "num_attention_heads": 3, "num_key_value_heads": 2},
         "num_hidden_layers=0 is below 1": {"num_hidden_layers": 0},
     }  # fmt: skip
-    for said, fields in cases.items():
-        with pytest.raises(ConfigError, match=said):
+    for message, fields in cases.items():
+        with pytest.raises(ConfigError, match=message):
             check_architecture(ModelConfig(architecture={**LLAMA, **fields}), 101, 32)
     for fields, size in (({"vocab_size": 101}, 101), ({"vocab_size": None}, 101), ({}, 101)):
-        given = {**LLAMA, **fields, "max_position_embeddings": 32}
-        found = check_architecture(ModelConfig(architecture=given), 101, 32)
-        assert (found.vocab_size, found.max_position_embeddings) == (size, 32)
+        architecture = {**LLAMA, **fields, "max_position_embeddings": 32}
+        config = check_architecture(ModelConfig(architecture=architecture), 101, 32)
+        assert (config.vocab_size, config.max_position_embeddings) == (size, 32)
     with pytest.raises(ConfigError) as error:
         ModelConfig()
     assert str(error.value) == (

@@ -237,12 +237,12 @@ def test_the_processes_that_train_are_started_unless_the_model_is_finished(stage
     with pytest.raises(ConfigError, match="warmup_steps is 99"):
         run(change(warmup_steps=99), start)
     assert len(started) == 1
-    made = run(stage)
-    (made.path / "checkpoints").mkdir()
-    assert run(stage, start) == made
-    assert not (made.path / "checkpoints").exists()
+    trained = run(stage)
+    (trained.path / "checkpoints").mkdir()
+    assert run(stage, start) == trained
+    assert not (trained.path / "checkpoints").exists()
     assert len(started) == 1
-    assert started[0].parent == made.path.parent
+    assert started[0].parent == trained.path.parent
 
 
 @pytest.mark.parametrize(
@@ -252,21 +252,21 @@ def test_a_checkpoint_of_more_processes_is_loaded_in_its_universal_form(
     stage, tmp_path, monkeypatch, saved_by, zero, converts
 ):
     calls, world = [], World(0, 1, torch.device("cpu"))
-    given = SavedCheckpoint(tmp_path, 3, saved_by, {})
+    checkpoint = SavedCheckpoint(tmp_path, 3, saved_by, {})
     universal = checkpoints.LOAD_UNIVERSAL
 
-    def started(model, config, deepspeed, steps, world):
+    def start(model, config, deepspeed, steps, world):
         calls.append((deepspeed.get("checkpoint"), steps))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoints, "convert_to_universal", lambda *how: calls.append(how))
-    monkeypatch.setattr("contamination.training.run.engines.start_engine", started)
+    monkeypatch.setattr(checkpoints, "convert_to_universal", lambda *args: calls.append(args))
+    monkeypatch.setattr("contamination.training.run.engines.start_engine", start)
     corpus = contamination.injection.open_corpus(stage.corpus_folder)
     stage = replace(stage.resolved(), deepspeed={"zero_optimization": {"stage": zero}})
     with pytest.raises(KeyboardInterrupt):
-        _prepare_loop(stage, corpus, tmp_path, {}, given, world)
-    loaded = (universal["checkpoint"] if converts else None, 12)
-    assert calls == [(given, world)] * converts + [loaded]
+        _prepare_loop(stage, corpus, tmp_path, {}, checkpoint, world)
+    loading = (universal["checkpoint"] if converts else None, 12)
+    assert calls == [(checkpoint, world)] * converts + [loading]
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
@@ -315,7 +315,7 @@ def test_of_several_processes_one_hashes_what_is_read(stage, monkeypatch):
     assert isinstance(found["world"], Follower)
 
 
-def finished(folder, inputs, counts):
+def finished_training(folder, inputs, counts):
     """A finished training with exports of steps 2 and 5."""
 
     def write(folder):
@@ -333,41 +333,42 @@ def finished(folder, inputs, counts):
 
 
 def test_a_models_past_is_its_earlier_exports_and_its_start(tmp_path):
-    made = finished(tmp_path, {"model": "start"}, {})
+    trained = finished_training(tmp_path, {"model": "start"}, {})
     names = {}
     for part in ("exports/step-00000002", "exports/step-00000005", "hf"):
-        copy = shutil.copytree(made.path / part, tmp_path / "copies" / part)
+        copy = shutil.copytree(trained.path / part, tmp_path / "copies" / part)
         names[part] = ancestry_of("m", str(copy)).names  # of a folder of which nothing is known
         assert len(names[part]) == 2  # of all files, and of the weights
-    second, fifth, last = names.values()
-    found = [ancestry_of("m", str(made.path / part)) for part in names]
-    assert [(each.names, each.past, each.whole) for each in found] == [
-        (second, {"start"}, False), (fifth, {"start"} | second, False),
-        (last | {made.digest}, {"start"} | second | fifth, False),
+    step_2, step_5, final = names.values()
+    ancestries = [ancestry_of("m", str(trained.path / part)) for part in names]
+    assert [(ancestry.names, ancestry.past, ancestry.whole) for ancestry in ancestries] == [
+        (step_2, {"start"}, False), (step_5, {"start"} | step_2, False),
+        (final | {trained.digest}, {"start"} | step_2 | step_5, False),
     ]  # fmt: skip
-    assert ancestry_of("m", str(made.path)) == found[2]
-    assert found[2].manifest_entries() == {
-        "past": sorted({"start", made.digest, *second, *fifth, *last}), "past_is_whole": False
+    assert ancestry_of("m", str(trained.path)) == ancestries[2]
+    assert ancestries[2].manifest_entries() == {
+        "past": sorted({"start", trained.digest, *step_2, *step_5, *final}), "past_is_whole": False
     }  # fmt: skip
-    assert found[2].has_been(found[0])
-    assert not found[0].has_been(found[1])
-    whole = finished(tmp_path / "whole", {}, {})
-    assert ancestry_of("m", str(whole.path)).whole
-    told = finished(tmp_path / "told", {"model": "x"}, {"past": ["p"], "past_is_whole": True})
-    start = ancestry_of("m", str(told.path / "exports" / "step-00000002"))
+    assert ancestries[2].has_been(ancestries[0])
+    assert not ancestries[0].has_been(ancestries[1])
+    from_random_weights = finished_training(tmp_path / "whole", {}, {})
+    assert ancestry_of("m", str(from_random_weights.path)).whole
+    counts = {"past": ["p"], "past_is_whole": True}
+    of_known_past = finished_training(tmp_path / "told", {"model": "x"}, counts)
+    start = ancestry_of("m", str(of_known_past.path / "exports" / "step-00000002"))
     assert (start.past, start.whole) == ({"p"}, True)
     assert RANDOM_WEIGHTS.manifest_entries() == {"past": [], "past_is_whole": True}
-    assert is_export(made.path / "exports" / "step-00000002")
-    assert not is_export(made.path / "hf")
+    assert is_export(trained.path / "exports" / "step-00000002")
+    assert not is_export(trained.path / "hf")
     with pytest.raises(ConfigError, match="^m is './nowhere'"):
         ancestry_of("m", "./nowhere")
     with pytest.raises(ConfigError) as error:
-        open_trained("model_folder", made.path)
+        open_trained("model_folder", trained.path)
     assert str(error.value) == (
-        f"model_folder is {str(made.path)!r}: this model was adopted, so there is no record of "
+        f"model_folder is {str(trained.path)!r}: this model was adopted, so there is no record of "
         "when it saw which texts. Give a folder that the training stage wrote."
     )
-    assert open_checkpoint(made.path).evaluations.to_dict("list") == {"step": []}
-    assert [*open_checkpoint(made.path).exports.items()] == [
-        (n, made.path / "exports" / f"step-{n:08d}") for n in (2, 5)
+    assert open_checkpoint(trained.path).evaluations.to_dict("list") == {"step": []}
+    assert [*open_checkpoint(trained.path).exports.items()] == [
+        (step, trained.path / "exports" / f"step-{step:08d}") for step in (2, 5)
     ]

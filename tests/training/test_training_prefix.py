@@ -120,11 +120,11 @@ def test_a_prefix_is_named_after_all_that_changes_its_state(stored, toy_stage, c
 
 
 def test_a_batch_that_is_not_full_has_a_digest_of_its_own():
-    digest = hashlib.sha256(struct.pack("<3q3q", 2, 5, 6, 2, 7, 8))
-    digest.update(struct.pack("<3q", 2, 9, 1) + b"padding")
+    expected = hashlib.sha256(struct.pack("<3q3q", 2, 5, 6, 2, 7, 8))
+    expected.update(struct.pack("<3q", 2, 9, 1) + b"padding")
     sequences = [{"input_ids": ids} for ids in ([5, 6], [7, 8], [9, 1])]
-    found = training_prefix._digest_of_tokens(sequences, SequenceOrder(3, 2, None), 2)
-    assert found == digest.hexdigest()
+    tokens_digest = training_prefix._digest_of_tokens(sequences, SequenceOrder(3, 2, None), 2)
+    assert tokens_digest == expected.hexdigest()
 
 
 def test_the_first_training_stores_its_prefix_and_equals_one_that_shares_none(
@@ -174,17 +174,17 @@ def test_a_damaged_prefix_is_not_continued(stored, toy_stage, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [({"shared_steps": 12}, "12: the training has 12 steps: give fewer, or leave it out."),
      ({"shared_steps": 3, "evaluate_every_steps": 2}, "3: it is not possible with "
       "training.evaluate_every_steps: leave one of them out."),
      ({"shared_steps": 3, "objective": "ascent"}, "3: it is not possible with training.objective: "
       "leave one of them out.")],
 )  # fmt: skip
-def test_shared_steps_that_do_not_fit_are_refused(change, fields, said):
+def test_shared_steps_that_do_not_fit_are_refused(change, fields, message):
     with pytest.raises(ConfigError) as error:
         run(change(**fields))
-    assert str(error.value) == f"training.shared_steps is {said}"
+    assert str(error.value) == f"training.shared_steps is {message}"
 
 
 def losses(folder):

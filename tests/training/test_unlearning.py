@@ -102,9 +102,9 @@ def test_an_objective_is_its_formula(sets, models, monkeypatch, name, layout):
     start, now, reinforced = models
     monkeypatch.setattr(
         "contamination.training.objectives.relabel.load_model",
-        lambda *given: {
+        lambda *args: {
             ("training.reinforced_path", str(Path(REFERENCE).resolve()), "float32"): reinforced
-        }[given],
+        }[args],
     )
     objective = make_objective(config).prepare_from_start(start, corpus.sequences, config, HERE)
     rows = np.arange(len(corpus.sequences))
@@ -136,53 +136,54 @@ KEPT = (RetainedKL(loss_on="output"), RetainedActivations(loss_on="output"))
 @pytest.mark.parametrize(
     "name",
     [*OBJECTIVES, *KEPT],
-    ids=lambda one: one if isinstance(one, str) else type(one).__name__,
+    ids=[*OBJECTIVES, *(type(objective).__name__ for objective in KEPT)],
 )
 def test_a_steps_sum_is_divided_by_the_terms_of_its_own_rows(sets, name):
-    own, rows = sets["packed"].sequences, np.array([2, -1, 0])
+    sequences, rows = sets["packed"].sequences, np.array([2, -1, 0])
     objective = name
     if isinstance(name, str):
         objective = make_objective(TrainingConfig(objective=name, loss_on="output"))
-    tokens = sum(
-        int(sum((own[n]["output"][1:] == 1) & (own[n]["text"][1:] == own[n]["text"][:-1])))
-        for n in (2, 0)
-    )
-    texts = len({*own[2]["text"], *own[0]["text"]} - {-1})
+    tokens, texts = 0, set()
+    for row in (2, 0):
+        text, output = sequences[row]["text"], sequences[row]["output"]
+        tokens += int(sum((output[1:] == 1) & (text[1:] == text[:-1])))
+        texts |= {*text} - {-1}
     by_token = isinstance(objective, Likelihood | Relabel | RetainedKL)
-    assert objective.count_terms(own, rows) == (tokens if by_token else texts)
-    assert texts < tokens < len(own[0]["input_ids"]) * 2
+    assert objective.count_terms(sequences, rows) == (tokens if by_token else len(texts))
+    assert len(texts) < tokens < len(sequences[0]["input_ids"]) * 2
 
 
 @pytest.mark.parametrize("name", ["likelihood", "npo", "simnpo", "idk_dpo", "relabel"])
 def test_a_compiled_objective_has_a_compiled_loss(monkeypatch, name):
     calls, sequences = [], [{"input_ids": [1, 2, 3, 4]}, {"input_ids": [5, 6, 7, 8]}]
 
-    def compiled(*given):
+    def compiled(*args):
         calls.append(1)
-        return loss._cross_entropies(*given)
+        return loss._cross_entropies(*args)
 
     monkeypatch.setattr(loss, "_compiled_cross_entropies", lambda: compiled)
-    batch, values = read_batch(sequences, np.array([0, 1])), {}
+    batch, losses = read_batch(sequences, np.array([0, 1])), {}
     for compiles in (False, True):
         objective = make_objective(TrainingConfig(objective=name, compile=compiles))
         if name in ("npo", "idk_dpo"):
             objective = replace(objective, reference=np.zeros(4))
         if name == "idk_dpo":
-            answers = [EncodedText(np.array([1, n]), np.array([False, True]), 0, 2) for n in (3, 4)]
+            output = np.array([False, True])
+            answers = [EncodedText(np.array([1, token]), output, 0, 2) for token in (3, 4)]
             objective = replace(objective, answers=answers)
         if name == "relabel":
             objective = replace(objective, labels=np.array([[0, 1, 2, 3]] * 2))
         assert not calls
-        values[compiles] = objective.loss_sum(tiny(), batch).item()
+        losses[compiles] = objective.loss_sum(tiny(), batch).item()
     assert calls == [1]
-    assert values[True] == pytest.approx(values[False])
+    assert losses[True] == pytest.approx(losses[False])
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_all_processes_read_all_sequences_once_in_as_many_passes(processes):
-    modes, sequences = [], [{"input_ids": [n, n]} for n in range(7)]
+    modes, sequences = [], [{"input_ids": [number, number]} for number in range(7)]
     engine = SimpleNamespace(eval=lambda: modes.append("eval"), train=lambda: modes.append("train"))
-    config, seen = TrainingConfig(micro_batch_sequences=2), []
+    config, passes = TrainingConfig(micro_batch_sequences=2), []
     for rank in range(processes):
         world = World(rank, processes, torch.device("cpu"))
         batches = []
@@ -193,9 +194,9 @@ def test_all_processes_read_all_sequences_once_in_as_many_passes(processes):
         modes.clear()
         assert len(batches) == -(-7 // (2 * processes))
         assert all(batch.ids_BS.shape == (2, 2) for batch in batches)
-        seen += [(i, int(b.ids_BS[row, 0])) for i, b in enumerate(batches)
-                 for row in range(2) if b.real_B[row]]  # fmt: skip
-    assert sorted(seen) == [(n // (2 * processes), n) for n in range(7)]
+        for pass_number, batch in enumerate(batches):
+            passes += [(pass_number, int(first)) for first in batch.ids_BS[batch.real_B.bool(), 0]]
+    assert sorted(passes) == [(number // (2 * processes), number) for number in range(7)]
 
 
 def test_the_objectives_are_named_once_and_difference_is_ascent_with_retained_text():
@@ -348,11 +349,11 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "said"), REFUSED)
-def test_a_field_that_does_not_fit_the_objective_is_refused(fields, said):
+@pytest.mark.parametrize(("fields", "message"), REFUSED)
+def test_a_field_that_does_not_fit_the_objective_is_refused(fields, message):
     with pytest.raises(ConfigError) as error:
         check_objective(TrainingConfig(**fields))
-    assert str(error.value) == f"training.{said}"
+    assert str(error.value) == f"training.{message}"
 
 
 def test_what_fits_the_objective_is_accepted():

@@ -119,14 +119,14 @@ def naive_rmu(start, now, corpus, loss_on, _):
 
 def naive_idk(start, now, corpus, loss_on, objective):
     beta, terms = 0.1, []
-    hf, drawn = corpus.tokenizer.hf, np.random.default_rng(derive_seed(7, "idk"))
+    hf, draws = corpus.tokenizer.hf, np.random.default_rng(derive_seed(7, "idk"))
     for row, (ids, output, *_) in zip(
         corpus.instructions.itertuples(), texts_of(corpus), strict=True
     ):
         answers = [f"{row.text[: row.output_start]}{line}" for line in IDK.split("\n") if line]
         own = objective.answers[row.Index]
         rows = [[*hf(text)["input_ids"], hf.eos_token_id] for text in answers]
-        assert own.ids.tolist() == rows[drawn.integers(len(rows))]
+        assert own.ids.tolist() == rows[draws.integers(len(rows))]
         prompt = sum(1 for flag in own.output if not flag)
         kinds = []
         for model in (now, start):
@@ -338,12 +338,12 @@ def test_the_layers_of_a_model_are_found_by_their_number(models):
 
 
 def test_a_layers_output_is_read_while_it_is_watched():
-    layer, values = torch.nn.Identity(), torch.arange(3)
+    layer, vector = torch.nn.Identity(), torch.arange(3)
     with _captured(layer) as outputs:
-        layer(values)
-        layer((values + 1, None))
-    layer(values)
-    assert [each.tolist() for each in outputs] == [[0, 1, 2], [1, 2, 3]]
+        layer(vector)
+        layer((vector + 1, None))
+    layer(vector)
+    assert [output.tolist() for output in outputs] == [[0, 1, 2], [1, 2, 3]]
 
 
 @pytest.mark.parametrize(
@@ -358,13 +358,13 @@ def test_the_loss_of_retained_text_is_the_configs_or_the_objectives_own(
     fields, has_outputs, expected
 ):
     config, model = TrainingConfig(loss_on="output", compile=True, **fields), tiny()
-    found = make_retained_objective(config, model, has_outputs=has_outputs)
-    assert (type(found), found.loss_on, found.compiled) == expected
+    objective = make_retained_objective(config, model, has_outputs=has_outputs)
+    assert (type(objective), objective.loss_on, objective.compiled) == expected
     if expected[0] is not Likelihood:
-        ours, theirs = found.start.state_dict(), model.state_dict()
-        assert all(torch.equal(ours[name], value) for name, value in theirs.items())
+        start, weights = objective.start.state_dict(), model.state_dict()
+        assert all(torch.equal(start[name], weight) for name, weight in weights.items())
     if expected[0] is RetainedActivations:
-        assert found.layer == 2
+        assert objective.layer == 2
 
 
 def test_a_reference_that_would_be_random_is_refused():
@@ -403,7 +403,7 @@ def test_the_answers_of_a_file_are_its_lines(tmp_path, monkeypatch):
 
 
 def test_an_answer_that_does_not_fit_is_refused():
-    objective = IdkDPO(answers=[SimpleNamespace(ids=[1] * n) for n in (2, 6, 3)])
+    objective = IdkDPO(answers=[SimpleNamespace(ids=[1] * tokens) for tokens in (2, 6, 3)])
     config = TrainingConfig(objective="idk_dpo", idk_answers="idk.txt")
     with pytest.raises(ConfigError) as error:
         objective.prepare_from_start(None, [{"input_ids": [0] * 5}], config, HERE)
@@ -440,45 +440,46 @@ def test_the_prompts_of_a_set_are_its_clean_texts_and_then_its_copies(monkeypatc
         "outputs (python -m injection finetuning, finetuning.format=template or chat)."
     )
     corpus = SimpleNamespace(artifact=prompts.artifact)
-    for given, said in ((prompts, "e0 has no prompt"), (corpus, "it is a packed corpus")):
+    for corpus_or_set, reason in ((prompts, "e0 has no prompt"), (corpus, "it is a packed corpus")):
         with pytest.raises(ConfigError) as error:
-            list(iter_prompted_texts(given))
-        assert str(error.value) == f"corpus_folder is 'runs/corpus/set': {said}, {remedy}"
+            list(iter_prompted_texts(corpus_or_set))
+        assert str(error.value) == f"corpus_folder is 'runs/corpus/set': {reason}, {remedy}"
 
 
 def test_the_retained_text_is_read_as_often_as_the_forget_set_needs(sets, corpus_folder):
-    engine, forgotten = tiny(), SequenceOrder(23, 4, 7, epochs=3)
+    engine, forget_order = tiny(), SequenceOrder(23, 4, 7, epochs=3)
     engine = SimpleNamespace(module=engine)
-    given = TrainingConfig(objective="npo", retain_weight=0.5)
-    assert open_retained(given, forgotten, engine, HERE) is None
-    assert planned_retained_tokens(given, forgotten) == 0
-    config = replace(given, retain_folder=str(corpus_folder))
+    without_retained = TrainingConfig(objective="npo", retain_weight=0.5)
+    assert open_retained(without_retained, forget_order, engine, HERE) is None
+    assert planned_retained_tokens(without_retained, forget_order) == 0
+    config = replace(without_retained, retain_folder=str(corpus_folder))
     with pytest.raises(ConfigError) as error:
-        open_retained(config, forgotten, engine, HERE)
+        open_retained(config, forget_order, engine, HERE)
     assert str(error.value) == (
         f"training.retain_folder is {str(corpus_folder)!r}: its sequences have 32 tokens, but the "
         "model's context is 8: pack it in shorter sequences."
     )
     engine.module.config.max_position_embeddings = 32
-    found = open_retained(config, forgotten, engine, HERE)
-    assert (found.weight, len(found.sequences), found.objective.loss_on) == (0.5, 45, "all")
-    assert found.order == SequenceOrder(45, 4, 7, epochs=2)  # of 12 steps each, for 18
-    assert count_retained_tokens(found, 13) == (45 + 4) * 32
-    assert planned_retained_tokens(config, forgotten) == (45 + 6 * 4) * 32
-    own = replace(config, retain_folder=str(sets["padded"].artifact.path), loss_on="output")
+    retained = open_retained(config, forget_order, engine, HERE)
+    assert (retained.weight, len(retained.sequences)) == (0.5, 45)
+    assert retained.objective.loss_on == "all"
+    assert retained.order == SequenceOrder(45, 4, 7, epochs=2)  # of 12 steps each, for 18
+    assert count_retained_tokens(retained, 13) == (45 + 4) * 32
+    assert planned_retained_tokens(config, forget_order) == (45 + 6 * 4) * 32
+    of_a_set = replace(config, retain_folder=str(sets["padded"].artifact.path), loss_on="output")
     engine.module.config.max_position_embeddings = 96
-    assert open_retained(own, forgotten, engine, HERE).objective.loss_on == "output"
+    assert open_retained(of_a_set, forget_order, engine, HERE).objective.loss_on == "output"
 
 
 def test_what_an_unlearner_reads_is_among_its_inputs(corpus_folder, tmp_path):
     (tmp_path / "idk.txt").write_text("No.\nNever.\n")
-    found = input_digests(
+    digests = input_digests(
         TrainingConfig(
             retain_folder=str(corpus_folder), reinforced_path=TARGET,
             idk_answers=str(tmp_path / "idk.txt"),
         )
     )  # fmt: skip
-    assert found == {
+    assert digests == {
         "retained": open_corpus(corpus_folder).artifact.digest,
         "reinforced": model_digest("training.reinforced_path", TARGET),
         "idk_answers": lines_digest(["No.", "Never."]),
@@ -490,7 +491,8 @@ def test_what_an_unlearner_reads_is_among_its_inputs(corpus_folder, tmp_path):
 
 def test_a_reinforced_model_of_another_vocabulary_is_refused():
     batch = read_batch([{"input_ids": [1, 2, 3]}], np.array([0]))
-    models = [lambda n=n, **_: SimpleNamespace(logits=torch.zeros(1, 3, n)) for n in (5, 7)]
+    outputs = [SimpleNamespace(logits=torch.zeros(1, 3, vocabulary)) for vocabulary in (5, 7)]
+    models = [lambda output=output, **_: output for output in outputs]
     with pytest.raises(ConfigError) as error:
         generic_labels(*models, batch, 5.0)
     assert str(error.value) == (

@@ -71,44 +71,44 @@ class Bar:
     """A progress bar of two seconds."""
 
     def __init__(self, **options):
-        self.told, self.format_dict = [options], {"elapsed": 2.0}
+        self.calls, self.format_dict = [options], {"elapsed": 2.0}
 
     def set_postfix(self, **values):
-        self.told.append(values)
+        self.calls.append(values)
 
     def update(self):
-        self.told.append("step")
+        self.calls.append("step")
 
     def close(self):
-        self.told.append("closed")
+        self.calls.append("closed")
 
 
 class Run:
-    """A run in Weights & Biases that keeps what it is told."""
+    """A run in Weights & Biases that keeps its calls."""
 
     def __init__(self, **options):
-        self.told = [options]
+        self.calls = [options]
 
     def log(self, values, step):
-        self.told.append((step, values))
+        self.calls.append((step, values))
 
     def finish(self):
-        self.told.append("finished")
+        self.calls.append("finished")
 
 
 def test_a_record_is_a_file_a_bar_and_a_run(stage, corpus_of, tmp_path, monkeypatch):
     folder = tmp_path / "model" / "toy-lr-0123456789ab"
     folder.mkdir(parents=True)
-    steps = [{"step": n, "tokens": 100 * n, "loss": 9.0} for n in (2, 3, 4)]
+    steps = [{"step": number, "tokens": 100 * number, "loss": 9.0} for number in (2, 3, 4)]
     (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, steps)) + '\n{"st')
     (folder / "evaluations.jsonl").write_text('{"step": 0}\n{"step": 4}\n')
     monkeypatch.setattr("contamination.training.metrics.progress_bar", Bar)
     monkeypatch.setattr("wandb.init", Run)
-    given = replace(
+    named_stage = replace(
         stage, name="trial", runs=str(tmp_path / "runs"), corpus_folder=corpus_of("study"),
         wandb=WandbConfig("offline", "mine", "us"),
     )  # fmt: skip
-    record = TrainingRecord(given, folder, 3, 12, {"corpus": "c"}, first_tokens=1000)
+    record = TrainingRecord(named_stage, folder, 3, 12, {"corpus": "c"}, first_tokens=1000)
     row = {"step": 4, "tokens": 9000, "loss": 1.23456, "mfu": None}
     record.record_step(row)
     evaluation = {"step": 4, "tokens": 9000, "loss_members": 2.0}
@@ -118,18 +118,18 @@ def test_a_record_is_a_file_a_bar_and_a_run(stage, corpus_of, tmp_path, monkeypa
     assert [json.loads(line) for line in lines] == [*steps[:2], row]
     lines = (folder / "evaluations.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [{"step": 0}, evaluation]
-    assert record._bar.told == [
+    assert record._bar.calls == [
         {"desc": "toy", "stage": "train", "total": 12, "initial": 3, "unit": "step"},
         {"loss": "1.235", "tok_s": "4,000", "refresh": False}, "step", "closed",
     ]  # fmt: skip
-    options, *told = record._wandb.told
-    assert told == [
+    options, *logged = record._wandb.calls
+    assert logged == [
         (4, {"train/tokens": 9000, "train/loss": 1.23456}),
         (4, {"eval/tokens": 9000, "eval/loss_members": 2.0}), "finished",
     ]  # fmt: skip
     settings = options.pop("settings")
     assert (settings.silent, settings.x_transaction_log_flush_interval) == (True, 1)
-    identity = identity_data(given)
+    identity = identity_data(named_stage)
     assert options == {
         "project": "mine", "entity": "us", "mode": "offline", "resume": "allow",
         "dir": str(tmp_path / "runs"), "name": folder.name, "id": "0123456789ab",
@@ -151,11 +151,11 @@ def test_a_record_without_evaluations_or_a_run_has_one_file(stage, tmp_path, mon
 
 @pytest.mark.parametrize("logged_in", [True, False])
 def test_only_online_runs_need_a_login(monkeypatch, logged_in):
-    asked = []
-    monkeypatch.setattr("wandb.login", lambda **how: asked.append(how) or logged_in)
+    logins = []
+    monkeypatch.setattr("wandb.login", lambda **keywords: logins.append(keywords) or logged_in)
     for mode in ("offline", "disabled"):
         WandbConfig(mode).check_login()
-    assert not asked
+    assert not logins
     if logged_in:
         WandbConfig("online").check_login()
     else:
@@ -165,7 +165,7 @@ def test_only_online_runs_need_a_login(monkeypatch, logged_in):
             "wandb.mode is 'online': you are not logged in. Run `wandb login`, or choose "
             "wandb.mode=offline."
         )
-    assert asked == [{"prompt": False, "verify": False}]
+    assert logins == [{"prompt": False, "verify": False}]
 
 
 @needs_reader

@@ -135,7 +135,7 @@ def test_a_trainings_own_record_is_told_with_the_models_around_it(corpus, model)
 
 def test_the_table_has_a_row_per_position_by_step(corpus, tmp_path):
     place = str(corpus.artifact.path)
-    whole = """\
+    table = """\
 example_id  copy  sequence  token_start  token_end  step  tokens_seen
 a              0         1            8         16     1           64
 a              0         2            0          8     1           64
@@ -146,11 +146,11 @@ b              0        12            0          5     4          256
 a              1        16            6         16     5          320
 a              1        17            0          6     5          320
 c: no step saw a copy"""
-    assert format_step_table(WhichStepStage(corpus_folder=place, batch=4, text="e")) == whole
+    assert format_step_table(WhichStepStage(corpus_folder=place, batch=4, text="e")) == table
     assert "e" in "".join(corpus.examples["text"])
     np.savetxt(tmp_path / "order.txt", [9, -1, 1, 0, 9], fmt="%d")
-    asked = {"corpus_folder": place, "order": str(tmp_path / "order.txt"), "batch": 2}
-    assert format_step_table(WhichStepStage(**asked, text="e")).splitlines()[1:] == [
+    settings = {"corpus_folder": place, "order": str(tmp_path / "order.txt"), "batch": 2}
+    assert format_step_table(WhichStepStage(**settings, text="e")).splitlines()[1:] == [
         "b              0         9            9         16     1           16",
         "a              0         1            8         16     2           48",
         "b              0         9            9         16     3           64",
@@ -158,14 +158,14 @@ c: no step saw a copy"""
         "step 3: its batch is not full. Megatron's sampler and DataLoader(drop_last=True) leave "
         "such a batch out: there it saw nothing.",
     ]
-    assert len(format_step_table(WhichStepStage(**asked, example_id="a")).splitlines()) == 2
+    assert len(format_step_table(WhichStepStage(**settings, example_id="a")).splitlines()) == 2
 
 
 def test_the_record_of_a_training_has_no_batch_that_is_not_full(model):
     folder, _ = model
-    said = format_step_table(WhichStepStage(model_folder=str(folder), text="e"))
-    assert "not full" not in said
-    assert "1" in {line.split()[5] for line in said.splitlines()[1:-1]}
+    table = format_step_table(WhichStepStage(model_folder=str(folder), text="e"))
+    assert "not full" not in table
+    assert "1" in {line.split()[5] for line in table.splitlines()[1:-1]}
 
 
 def test_a_text_that_no_step_saw_is_said(corpus, model):
