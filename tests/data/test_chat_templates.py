@@ -173,26 +173,26 @@ def test_the_limit_of_memory_is_named_in_gib():
     assert json.loads(in_fork(answer)) == {"error": message, "is_limit": True}
 
 
-def served(*templates, rendered=None):
+def serve(*templates, rendered=None):
     """The answers to these templates by a process that has no limit of memory to speak of."""
 
     def answer():
-        ours, theirs = socket.socketpair()
-        connection = Connection(os.dup(ours.fileno()))
+        parent_end, child_end = socket.socketpair()
+        connection = Connection(os.dup(parent_end.fileno()))
         for template in templates:
             request = {"conversations": [MESSAGES], "chat_template": template}
             connection.send_bytes(json.dumps(request).encode())
-        ours.shutdown(socket.SHUT_WR)
+        parent_end.shutdown(socket.SHUT_WR)
         chat_templates._limit_memory = lambda memory: memory
         chat_templates.MAX_CHARACTERS = 3000
         if rendered is not None:
             render = "transformers.utils.chat_template_utils.render_jinja_template"
             pytest.MonkeyPatch().setattr(render, rendered)
-        chat_templates.serve_render_requests(theirs.detach(), 2**31)
-        left = signal.alarm(0)
+        chat_templates.serve_render_requests(child_end.detach(), 2**31)
+        seconds_left = signal.alarm(0)
         answers = [connection.recv_bytes() for _ in range(1 + len(templates))]
         assert answers[0] == chat_templates.READY
-        return json.dumps([left, *map(json.loads, answers[1:])])
+        return json.dumps([seconds_left, *map(json.loads, answers[1:])])
 
     return json.loads(in_fork(answer))
 
@@ -200,7 +200,7 @@ def served(*templates, rendered=None):
 def test_each_request_has_an_answer_and_then_no_alarm_is_set():
     fails = "{{ raise_exception('no ' + 'x' * 2000) }}"
     endless = "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"
-    assert served("{{ 1 + 1 }}", fails, "{{ 'a' * 3001 }}", endless, "{{ 'a' * 3000 }}") == [
+    assert serve("{{ 1 + 1 }}", fails, "{{ 'a' * 3001 }}", endless, "{{ 'a' * 3000 }}") == [
         0, {"text": "2"}, {"error": "no " + "x" * 997, "is_limit": False},
         {"error": "it writes 3,001 characters, but 3,000 are allowed", "is_limit": True},
         {"error": "it needs more than 2 GiB, or does not end (RecursionError)", "is_limit": True},
@@ -210,8 +210,8 @@ def test_each_request_has_an_answer_and_then_no_alarm_is_set():
 
 def test_a_process_whose_parent_is_gone_ends_in_twice_the_time():
     seconds = int(2 * chat_templates.RENDER_SECONDS)
-    left = served("", rendered=lambda **_: ((str(signal.alarm(0)),), None))[1]["text"]
-    assert chat_templates.RENDER_SECONDS < int(left) <= seconds
+    seconds_left = serve("", rendered=lambda **_: ((str(signal.alarm(0)),), None))[1]["text"]
+    assert chat_templates.RENDER_SECONDS < int(seconds_left) <= seconds
 
 
 def test_a_process_that_cannot_import_its_renderer_says_why():
@@ -220,10 +220,10 @@ def test_a_process_that_cannot_import_its_renderer_says_why():
             raise ImportError("no such library " + "x" * 400)
 
     def answer():
-        ours, theirs = socket.socketpair()
-        connection = Connection(os.dup(ours.fileno()))
+        parent_end, child_end = socket.socketpair()
+        connection = Connection(os.dup(parent_end.fileno()))
         sys.modules["transformers.utils.chat_template_utils"] = Broken()
-        chat_templates.serve_render_requests(theirs.detach(), 2**29)
+        chat_templates.serve_render_requests(child_end.detach(), 2**29)
         return connection.recv_bytes().decode()
 
     assert in_fork(answer) == ("no such library " + "x" * 400)[:300]
@@ -232,37 +232,37 @@ def test_a_process_that_cannot_import_its_renderer_says_why():
 def test_the_lower_limit_of_memory_is_said(monkeypatch):
     import resource
 
-    for limits, said in (
+    for limits, remedy in (
         ((2**29, resource.RLIM_INFINITY), ". The memory limit (ulimit -v) is 0.50 GiB: raise it"),
         ((2**31, 2**30), ". The memory limit (ulimit -v) is 1.00 GiB: raise it"),
         ((resource.RLIM_INFINITY,) * 2, ""),
     ):
         monkeypatch.setattr(resource, "getrlimit", lambda kind, limits=limits: limits)
-        assert chat_templates._inherited_memory_limit_remedy() == said
+        assert chat_templates._inherited_memory_limit_remedy() == remedy
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux enforces limits of memory")
 def test_the_limit_of_memory_is_added_to_what_is_used_up_to_an_inherited_one(monkeypatch):
     import resource
 
-    given, kept = [], [(2**50, resource.RLIM_INFINITY)]
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: kept[0])
-    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: given.append((kind, limits)))
+    calls, inherited = [], [(2**50, resource.RLIM_INFINITY)]
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: inherited[0])
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, limits: calls.append((kind, limits)))
     assert chat_templates._limit_memory(2**30) == 2**30
-    ((kind, (soft, hard)),) = given
+    ((kind, (soft, hard)),) = calls
     assert kind == resource.RLIMIT_AS
     assert 2**30 + 2**20 < soft == hard < 2**45  # with what the process uses
-    kept[0] = (soft - 5, 2**50)
+    inherited[0] = (soft - 5, 2**50)
     assert chat_templates._limit_memory(2**40) == pytest.approx(2**30, abs=2**29)
-    assert given[1] == (kind, (soft - 5, soft - 5))
+    assert calls[1] == (kind, (soft - 5, soft - 5))
 
 
 def test_a_tokenizer_without_a_template_is_said():
-    def none():
+    def get_chat_template():
         raise ValueError("no chat\ntemplate here")
 
     with pytest.raises(TemplateError, match="^no chat template here$"):
-        render_chat(SimpleNamespace(get_chat_template=none), MESSAGES)
+        render_chat(SimpleNamespace(get_chat_template=get_chat_template), MESSAGES)
 
 
 def under_a_limit(gib):

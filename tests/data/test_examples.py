@@ -339,9 +339,9 @@ def test_a_place_that_is_not_in_the_text_is_refused(file, start):
     with pytest.raises(IndexError):
         parse_output_start(start, "text")
     if start == 5:
-        said = (
+        message = (
             r"row 1: output_start is 5 \(give a whole number from 0 to 4, the number of characters"
         )
         row = json.dumps({"text": "text", "output_start": start})
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             open_examples(ExamplesConfig(write(file, row)))

@@ -52,11 +52,11 @@ def test_fetched_rows_are_streamed_from_the_cache(data_sets):
 
 
 def test_each_split_is_asked_for_by_its_names_and_named_in_errors(monkeypatch):
-    asked = []
+    requests = []
 
     def load(*names, **options):
-        asked.append((names, options))
-        if len(asked) > 2:
+        requests.append((names, options))
+        if len(requests) > 2:
             raise ValueError("  it is gone\nfor good")
         return iter(ROWS)
 
@@ -64,10 +64,9 @@ def test_each_split_is_asked_for_by_its_names_and_named_in_errors(monkeypatch):
     names = ("owner/name", "short", "test", "v1")
     assert list(stream_split(*names)) == ROWS
     download_split(*names)
-    given = {"split": "test", "revision": "v1"}
-    assert asked == [
-        (("owner/name", "short"), {**given, "streaming": True}), (("owner/name", "short"), given)
-    ]  # fmt: skip
+    options = {"split": "test", "revision": "v1"}
+    streaming = {**options, "streaming": True}
+    assert requests == [(names[:2], streaming), (names[:2], options)]
     for read in (lambda: list(stream_split(*names)), lambda: download_split(*names)):
         with pytest.raises(DataError) as error:
             read()
@@ -76,33 +75,33 @@ def test_each_split_is_asked_for_by_its_names_and_named_in_errors(monkeypatch):
             "be read: it is gone Check these names and the connection. Without a hub, use "
             "corpus=embedded and injection.benchmark_source=embedded."
         )
-    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: raised(KeyError()))
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: raise_error(KeyError()))
     with pytest.raises(DataError, match=r"can't be read: KeyError\(\) Check these"):
         download_split(*names)
 
 
-def raised(error):
+def raise_error(error):
     raise error
 
 
 def test_rows_of_the_hub_are_numbered_in_their_split(monkeypatch):
-    asked = []
+    requests = []
 
     def stream(*names):
-        asked.append(names)
+        requests.append(names)
         return iter(ROWS[:2])
 
     monkeypatch.setattr("contamination.data.readers.hub.stream_split", stream)
     rows = [*HubRows("owner/name", ["a", "b"], "short", "v1").rows(None)]
-    assert asked == [("owner/name", "short", split, "v1") for split in "ab"]
+    assert requests == [("owner/name", "short", split, "v1") for split in "ab"]
     assert [(row.where, row.shard.name, row.shard.format, row.value) for row in rows] == [
-        (f"owner/name/{split}, row {n}", split, "hub", ROWS[n - 1])
-        for split in "ab" for n in (1, 2)
+        (f"owner/name/{split}, row {number}", split, "hub", ROWS[number - 1])
+        for split in "ab" for number in (1, 2)
     ]  # fmt: skip
     source = HubCorpus(name="x", path="owner/name", config="long", split="test", text="question")
     monkeypatch.setattr(HubCorpus, "_commit", COMMIT)
     documents = list(source.documents())
-    assert asked[2:] == [("owner/name", "long", "test", COMMIT)]
+    assert requests[2:] == [("owner/name", "long", "test", COMMIT)]
     digest = hashlib.sha256(ROWS[0]["question"].encode()).hexdigest()
     assert documents[0].document_id == f"x-{digest[:16]}"
     with pytest.raises(
@@ -114,10 +113,10 @@ def test_rows_of_the_hub_are_numbered_in_their_split(monkeypatch):
 def test_the_hubs_sources_are_found_at_any_depth():
     targets = [f"contamination.data.readers.hub.{name}" for name in ("HubRows", "HubCorpus")]
     nodes = [{"_target_": target, "path": target} for target in targets]
-    other = {"_target_": "contamination.data.readers.files.FileRows", "path": "x"}
-    tree = {"a": [other, {"b": (nodes[0],)}], "c": {**nodes[1], "inner": nodes[0]}, "d": "text"}
+    file_node = {"_target_": "contamination.data.readers.files.FileRows", "path": "x"}
+    tree = {"a": [file_node, {"b": (nodes[0],)}], "c": {**nodes[1], "inner": nodes[0]}, "d": "text"}
     assert [*hub_nodes(tree)] == [nodes[0], tree["c"], nodes[0]]
-    assert [*hub_nodes([other, None])] == []
+    assert [*hub_nodes([file_node, None])] == []
 
 
 def test_streamed_rows_are_not_copied_into_the_cache(tmp_path, monkeypatch):

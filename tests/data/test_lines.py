@@ -92,14 +92,14 @@ def test_a_limit_is_named_by_the_field_that_sets_it(tmp_path):
     [(OSError(), "OSError()"), (OSError(" one\ntwo "), "one"), (EOFError("cut off"), "cut off")],
 )
 def test_a_file_that_cannot_be_read_says_why_in_a_line(tmp_path, monkeypatch, error, reason):
-    def fails(shard, reading):
+    def fail(shard, reading):
         raise error
         yield
 
-    monkeypatch.setattr(rows_module, "READER_BY_FORMAT", {"csv": fails})
-    with pytest.raises(DataError) as found:
+    monkeypatch.setattr(rows_module, "READER_BY_FORMAT", {"csv": fail})
+    with pytest.raises(DataError) as raised:
         list(read_file(Shard(tmp_path, "a", "csv"), ReadOptions(Tally("stop", "my.field"))))
-    assert str(found.value).startswith(
+    assert str(raised.value).startswith(
         f"{tmp_path}: unreadable shard ({reason}). Fix it, or set my"
     )
 

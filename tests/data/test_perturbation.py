@@ -100,23 +100,23 @@ def test_the_draws_are_those_of_the_seed_the_kind_and_the_key():
     swapped, gaps = text.split(), ["  ", " ", "\n", " ", " ", ""]
     rng = np.random.default_rng(derive_seed(7, "swap", key))
     for _ in range(2):  # 0.4 of 6
-        a, b = rng.choice(6, size=2, replace=False)
-        swapped[a], swapped[b] = swapped[b], swapped[a]
+        first, second = rng.choice(6, size=2, replace=False)
+        swapped[first], swapped[second] = swapped[second], swapped[first]
     expected = "".join(f"{word}{gap}" for word, gap in zip(swapped, gaps, strict=True))
     assert Swap(0.4).reword([text], [key], 7) == [expected]
     rng = np.random.default_rng(derive_seed(7, "delete", key))
-    left = sorted(rng.choice(6, size=4, replace=False))
+    kept = sorted(rng.choice(6, size=4, replace=False))
     (version,) = Delete(0.4).reword([text], [key], 7)
-    assert version.split() == [text.split()[i] for i in left]
+    assert version.split() == [text.split()[i] for i in kept]
 
 
 def test_blanks_are_drawn_words_without_their_punctuation():
     text, rng = "(one), two! don't four-", np.random.default_rng(5)
-    words = [m.span() for m in WORD.finditer(text)]
-    assert [text[a:b] for a, b in words] == ["one", "two", "don't", "four"]
+    words = [match.span() for match in WORD.finditer(text)]
+    assert [text[start:end] for start, end in words] == ["one", "two", "don't", "four"]
     spans = [words[i] for i in sorted(rng.choice(4, size=2, replace=False))]
     assert choose_blanks(text, 0.5, 5) == [
-        Blank(a, b, text[a:b], derive_seed(5, a)) for a, b in spans
+        Blank(start, end, text[start:end], derive_seed(5, start)) for start, end in spans
     ]
     assert choose_blanks("?!", 0.5, 5) == []
     blanks = [Blank(1, 4, "one", 0), Blank(7, 10, "two", 0)]
@@ -446,11 +446,11 @@ def test_a_batch_that_does_not_fit_is_halved(bert, monkeypatch):
     from contamination.data.perturbation import mask_filling
 
     bars, draw = [], mask_filling.MaskFiller._draw_answers
-    most, sizes = [2], []
+    limit, sizes = [2], []
 
     def limited(self, batch, blanks):
         sizes.append(len(batch))
-        if len(batch) > most[0]:
+        if len(batch) > limit[0]:
             raise torch.cuda.OutOfMemoryError("full")
         return draw(self, batch, blanks)
 
@@ -464,19 +464,19 @@ def test_a_batch_that_does_not_fit_is_halved(bert, monkeypatch):
     assert MaskedLM(bert).reword(TEXTS, KEYS, 3) == expected
     assert sizes[:3] == [4, 2, 2]
     assert bars == [{"total": 4, "desc": "rewording", "unit": "window"}]
-    most[0] = 0
-    said = (
+    limit[0] = 0
+    message = (
         r"^a window of \d+ tokens does not fit into the device's memory\. Set a smaller "
         r"masked_lm\.window_tokens, or masked_lm\.device=cpu\.$"
     )
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         MaskedLM(bert).reword(TEXTS, KEYS, 3)
 
 
 def test_batches_begin_with_the_longest_windows():
     from contamination.data.perturbation.mask_filling import MaskFiller
 
-    windows = [Window([0] * n, []) for n in (3, 5, 1, 4, 2)]
+    windows = [Window([0] * length, []) for length in (3, 5, 1, 4, 2)]
     batches = MaskFiller._iter_batches_longest_first(None, windows, 10)
     assert [[len(window.ids) for window in batch] for batch in batches] == [[5, 4], [3, 2, 1]]
     batches = MaskFiller._iter_batches_longest_first(None, windows, 2)

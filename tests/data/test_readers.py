@@ -326,24 +326,25 @@ def test_weights_are_finite_numbers_above_0_of_some_subsets():
 
 
 def test_the_subset_that_is_furthest_behind_is_next_and_equals_go_by_name(caplog):
-    def made(name, *sizes):
-        return iter([Document(f"{name}{n}", name, "x" * size) for n, size in enumerate(sizes)])
+    def stream(name, *sizes):
+        return iter([Document(f"{name}{i}", name, "x" * size) for i, size in enumerate(sizes)])
 
-    def streams(**more):
-        return {"b": made("b", 2, 2, 2), "a": made("a", 2, 1), "c": made("c", 4), **more}
+    def all_streams(**changed):
+        streams = {"b": stream("b", 2, 2, 2), "a": stream("a", 2, 1), "c": stream("c", 4)}
+        return {**streams, **changed}
 
     weights = {"a": 1, "b": 1, "c": 2}
-    found = [d.document_id for d in interleave_by_weight(streams(), weights)]
-    assert found == ["a0", "b0", "c0", "a1", "b1", "b2"]
+    ids = [document.document_id for document in interleave_by_weight(all_streams(), weights)]
+    assert ids == ["a0", "b0", "c0", "a1", "b1", "b2"]
     assert caplog.messages == [
         "corpus: the subset c is used up after 4 characters; the others continue, so the shares "
         "differ from corpus.weights"
     ]
     caplog.clear()
-    assert len(list(interleave_by_weight({"b": made("b", 1500)}, {"b": 0.5}))) == 1
+    assert len(list(interleave_by_weight({"b": stream("b", 1500)}, {"b": 0.5}))) == 1
     assert not caplog.messages  # there is no other subset
     with pytest.raises(DataError) as error:
-        list(interleave_by_weight(streams(c=made("c")), weights))
+        list(interleave_by_weight(all_streams(c=stream("c")), weights))
     assert str(error.value) == (
         "corpus.weights names the subset 'c', which has no documents: fix the name, or leave it "
         "out of corpus.weights."
@@ -351,17 +352,17 @@ def test_the_subset_that_is_furthest_behind_is_next_and_equals_go_by_name(caplog
 
 
 def test_a_file_has_the_subsets_that_it_may_have_and_at_most_its_size(write, tmp_path):
-    rows = [{"text": f"{kind} {n}", "kind": kind} for n in range(2) for kind in "abc"]
+    rows = [{"text": f"{kind} {number}", "kind": kind} for number in range(2) for kind in "abc"]
     for name in ("a/1.jsonl", "b/1.jsonl", "c.jsonl"):
         write(name, jsonl(rows))
     size = len(jsonl(rows))
     by_folder = corpus(tmp_path, subset="@folder", weights={"a": 1, "mine": 2})
-    assert [s.name for s in by_folder.shards] == ["a/1.jsonl", "b/1.jsonl", "c.jsonl"]
-    assert [by_folder.subsets_in(s) for s in by_folder.shards] == [{"a"}, set(), {"mine"}]
+    assert [shard.name for shard in by_folder.shards] == ["a/1.jsonl", "b/1.jsonl", "c.jsonl"]
+    assert [by_folder.subsets_in(shard) for shard in by_folder.shards] == [{"a"}, set(), {"mine"}]
     by_kind = corpus(tmp_path, subset="kind", weights={"a": 1, "b": 2})
-    assert [by_kind.subsets_in(s) for s in by_kind.shards] == [{"a", "b"}] * 3
-    found = [d.text for d in by_kind.documents_in(by_kind.shards[1])]
-    assert found == ["a 0", "b 0", "a 1", "b 1"]
+    assert [by_kind.subsets_in(shard) for shard in by_kind.shards] == [{"a", "b"}] * 3
+    texts_of_kinds = [document.text for document in by_kind.documents_in(by_kind.shards[1])]
+    assert texts_of_kinds == ["a 0", "b 0", "a 1", "b 1"]
     assert by_kind.max_text_bytes() == 3 * size
     assert corpus(tmp_path).subsets_in(by_kind.shards[0]) == set()
     write("d.jsonl.gz", gzip.compress(b"{}"))
@@ -373,13 +374,13 @@ def test_a_file_has_the_subsets_that_it_may_have_and_at_most_its_size(write, tmp
 
 def test_a_row_without_its_subset_or_its_id_is_bad(write):
     path = write("a.jsonl", jsonl([{"text": "x", "k": None, "i": 7}, {"text": "y", "i": None}]))
-    for options, said in (
+    for options, message in (
         ({"subset": "k"}, r"row 1: null field \('k' is null\)"),
         ({"subset": "n.k"}, r"row 1: missing field \(no 'n.k'; its fields are text, k, i\)"),
         ({"id": "i"}, r"row 2: null field \('i' is null\)"),
         ({"text": "i"}, r"row 1: text is not a string \('i' is a int\)"),
     ):
-        with pytest.raises(DataError, match=said):
+        with pytest.raises(DataError, match=message):
             texts(corpus(path, **options))
         source = corpus(path, **options, on_error="skip")
         assert len(texts(source)) == (1 if "id" in options else 0)

@@ -33,11 +33,16 @@ def test_a_template_is_filled_from_the_columns(tmp_path):
 
 
 def test_a_template_that_ends_with_a_literal_has_no_output(tmp_path):
-    (first, _) = opened(tmp_path, template="{answer}: {Question} .")
-    assert first.output_start is None
+    (first_text, _) = opened(tmp_path, template="{answer}: {Question} .")
+    assert first_text.output_start is None
     assert opened(tmp_path, template="{answer}")[0].output_start is None
-    (first, _) = opened(tmp_path, template="{Question} {answer}")
-    assert first.text[first.output_start :] == "Texas"
+    (first_text, _) = opened(tmp_path, template="{Question} {answer}")
+    assert first_text.text[first_text.output_start :] == "Texas"
+
+
+def test_prompt_and_output_of_a_row_with_a_template_are_columns_like_any_other(tmp_path):
+    rows = [{"Prompt": "a", "prompt": "b", "Output": "c", "output": "d", "Text": "e"}]
+    assert texts_of(tmp_path, rows, template="{prompt}{Output}{Text}") == ["bce"]
 
 
 def test_columns_are_named(tmp_path):
@@ -159,8 +164,8 @@ def test_a_row_without_a_text_is_told_of_templates(tmp_path):
         opened(tmp_path, [{"id": 1}])
     with pytest.raises(DataError, match=r"`text` \(a int; its fields are text, question\)\. Fix"):
         opened(tmp_path, [{"text": 3, "question": "q"}])
-    two = [{"text": "a", "Meta": 1, "meta": 2, "n": 3}]  # which are not read
-    assert texts_of(tmp_path, two) == ["a"]
+    columns_alike = [{"text": "a", "Meta": 1, "meta": 2, "n": 3}]  # which are not read
+    assert texts_of(tmp_path, columns_alike) == ["a"]
     with pytest.raises(DataError) as error:
         opened(tmp_path, template="Q: {question}")
     assert str(error.value) == (

@@ -111,12 +111,12 @@ def test_a_family_is_of_texts_that_begin_alike():
 def test_families_with_one_beginning_are_told_apart_by_what_follows():
     begin = "x" * 64
     texts = [text_of(end, begin + end) for end in ("a", "b", "ab", "bb", "c")]
-    others = [text_of(f"short {n}", "x" * n) for n in (63, 2)]
-    found = families_by_sha256([Texts.of(texts[:3]), Texts.of([*texts[3:], *others])])
-    families = {key: [t.example_id for t in family] for key, family in found.items()}
-    assert families == {
-        t.sha256: ["a", "ab"] if t.example_id in ("a", "ab") else ["b", "bb"] for t in texts[:4]
-    }
+    short_texts = [text_of(f"short {length}", "x" * length) for length in (63, 2)]
+    families = families_by_sha256([Texts.of(texts[:3]), Texts.of([*texts[3:], *short_texts])])
+    family_ids = {key: [text.example_id for text in family] for key, family in families.items()}
+    a, b, ab, bb = (text.sha256 for text in texts[:4])
+    of_a, of_b = ["a", "ab"], ["b", "bb"]
+    assert family_ids == {a: of_a, ab: of_a, b: of_b, bb: of_b}
 
 
 @pytest.mark.parametrize(

@@ -123,16 +123,16 @@ def test_an_unknown_policy_is_refused(own):
 
 @pytest.mark.parametrize("option", ["distinct", "shorten", "answer_field"])
 def test_an_option_names_a_field_of_the_source(own, option):
-    said = (
+    message = (
         "^benchmark.mine names the field 'passage', which its source lacks. Known: answer, question"
     )
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         read_candidates(own(**{option: "passage"}))
 
 
 def test_a_width_of_eight_characters_is_the_longest(own):
     fields = {**FIELDS, "question": "{question:>0000009}"}
-    (found,) = read_candidates(own(fields=fields))
-    assert len(found.examples) == 30
+    (benchmark,) = read_candidates(own(fields=fields))
+    assert len(benchmark.examples) == 30
     with pytest.raises(ConfigError, match="too long"):
         read_candidates(own(fields={**FIELDS, "question": "{question:>00000009}"}))

@@ -50,13 +50,13 @@ def test_words_stand_apart_in_any_script():
 
 
 @pytest.mark.parametrize(
-    ("share", "most", "first"),
+    ("share", "max_words", "beginning"),
     [(0.5, None, " a b"), (0.49, None, " a"), (0.0, None, " a"), (1.0, None, " a b  c d"),
      (1.0, 3, " a b  c"), (0.5, 3, " a b"), (0.25, 1, " a")],
 )  # fmt: skip
-def test_a_text_is_cut_after_its_share_of_words_or_the_most(share, most, first):
+def test_a_text_is_cut_after_its_share_of_words_or_the_most(share, max_words, beginning):
     text = " a b  c d "
-    assert split_at_share(text, share, most) == (first, text[len(first) :])
+    assert split_at_share(text, share, max_words) == (beginning, text[len(beginning) :])
 
 
 @pytest.mark.parametrize(

@@ -405,9 +405,9 @@ def test_the_number_of_parts_is_limited():
     )
 
 
-A = SourceConfig(has={"domain": ["law"], "length": [8, 16]})
-B = SourceConfig(has={"domain": ["news"], "length": [32], "setting": ["2020_08"]})
-C = SourceConfig(has={"domain": ["law"], "setting": ["none"]})
+LAW = SourceConfig(has={"domain": ["law"], "length": [8, 16]})
+NEWS = SourceConfig(has={"domain": ["news"], "length": [32], "setting": ["2020_08"]})
+LAW_WITHOUT_TIME = SourceConfig(has={"domain": ["law"], "setting": ["none"]})
 
 
 def parts_of(*sources, **chosen):
@@ -417,30 +417,31 @@ def parts_of(*sources, **chosen):
 
 def test_a_part_is_a_combination_that_some_source_has(caplog):
     law = {"domain": "law"}
-    assert parts_of(A) == [({**law, "length": n}, [A]) for n in ("8", "16")]
-    assert parts_of(A, length=16) == [({**law, "length": "16"}, [A])]
-    assert parts_of(A, length=[16, "8"]) == [({**law, "length": n}, [A]) for n in ("16", "8")]
+    assert parts_of(LAW) == [({**law, "length": length}, [LAW]) for length in ("8", "16")]
+    assert parts_of(LAW, length=16) == [({**law, "length": "16"}, [LAW])]
+    assert parts_of(LAW, length=[16, "8"]) == parts_of(LAW)[::-1]
     news = {"domain": "news", "length": "32", "setting": "2020_08"}
-    assert parts_of(A, B, domain="news") == [(news, [B])]  # without what news does not have
-    assert parts_of(A, B, setting=202008, domain="news") == [(news, [B])]
+    assert parts_of(LAW, NEWS, domain="news") == [(news, [NEWS])]  # without what news does not have
+    assert parts_of(LAW, NEWS, setting=202008, domain="news") == [(news, [NEWS])]
     assert not caplog.messages
-    assert parts_of(A, C, length=8) == [({**law, "length": "8", "setting": "none"}, [A, C])]
-    assert parts_of(A, B, domain=["law", "news"], length=[8, 32], setting="2020_08") == [
-        ({**law, "length": "8", "setting": "2020_08"}, [A]), (news, [B])
+    without_time = {**law, "length": "8", "setting": "none"}
+    assert parts_of(LAW, LAW_WITHOUT_TIME, length=8) == [(without_time, [LAW, LAW_WITHOUT_TIME])]
+    assert parts_of(LAW, NEWS, domain=["law", "news"], length=[8, 32], setting="2020_08") == [
+        ({**law, "length": "8", "setting": "2020_08"}, [LAW]), (news, [NEWS])
     ]  # fmt: skip
     assert caplog.messages == [
-        f"mine has no domain {d}, length {n}, setting 2020_08: it is left out."
-        for d, n in (("law", 32), ("news", 8))
+        f"mine has no domain {domain}, length {length}, setting 2020_08: it is left out."
+        for domain, length in (("law", 32), ("news", 8))
     ]
     with pytest.raises(ConfigError) as error:
-        parts_of(A, B, domain="news", length=8)
+        parts_of(LAW, NEWS, domain="news", length=8)
     assert str(error.value) == (
         "examples.domain=news, examples.length=8, examples.setting=2020_08: mine has no such part, "
         "but domain law, length 8, 16; domain news, length 32, setting 2020_08. Give values that "
         "occur together, or null for all values of an axis."
     )
     with pytest.raises(ConfigError) as error:
-        parts_of(A, B, length=[8, 9])
+        parts_of(LAW, NEWS, length=[8, 9])
     assert str(error.value) == "examples.length is '9': mine has 8, 16, 32."
     assert parts_of(SourceConfig(), domain="any") == [({}, [SourceConfig()])]
 
@@ -450,15 +451,15 @@ def test_a_row_with_several_labels_is_a_row_for_each():
     fields = {"id": "m/3", "text": "a b c d e", "label": [1, 0], "benchmark": "m"}
     rows = [*split_by_labels(Row(shard, 4, fields), 2)]
     assert rows == [
-        Row(shard, 4, {"id": f"m/3/{n}", "text": text, "label": label, "cluster": "m/3",
+        Row(shard, 4, {"id": f"m/3/{number}", "text": text, "label": label, "cluster": "m/3",
                        "benchmark": "m"})
-        for n, (text, label) in enumerate((("a b", 1), ("c d", 0)))
+        for number, (text, label) in enumerate((("a b", 1), ("c d", 0)))
     ]  # fmt: skip
-    for labels, said in (([1], "1 labels"), (1, "1"), ([1, 0, 1], "3 labels"), ("ab", "'ab'")):
+    for labels, value in (([1], "1 labels"), (1, "1"), ([1, 0, 1], "3 labels"), ("ab", "'ab'")):
         with pytest.raises(DataError) as error:
             list(split_by_labels(Row(shard, 4, {**fields, "label": labels}), 2))
         assert str(error.value) == (
-            f"mine.jsonl, row 4: its label is {said}, and its text has 5 words. Give a list with "
+            f"mine.jsonl, row 4: its label is {value}, and its text has 5 words. Give a list with "
             "one label for each 2 words (examples.label_words), 2 in all."
         )
 
@@ -467,7 +468,7 @@ def test_labels_for_pieces_of_a_text_are_read(tmp_path):
     rows = [{"text": "a b c d", "label": [1, 0]}, {"text": "e f", "label": [1]}]
     file = write(tmp_path, {"mine.jsonl": rows}) / "mine.jsonl"
     texts = opened("jsonl", file, "examples.label_words=2")
-    assert [(t.example_id, t.text, t.label, t.cluster) for t in texts] == [
+    assert [(text.example_id, text.text, text.label, text.cluster) for text in texts] == [
         ("jsonl/0/0", "a b", True, "jsonl/0"), ("jsonl/0/1", "c d", False, "jsonl/0"),
         ("jsonl/1/0", "e f", True, "jsonl/1"),
     ]  # fmt: skip
@@ -475,13 +476,13 @@ def test_labels_for_pieces_of_a_text_are_read(tmp_path):
 
 def test_each_part_needs_both_labels():
     examples = ExamplesConfig("folder", name="m", columns={"label": "seen"})
-    both = [make_text("0", "a", True, "m/1"), make_text("1", "b", False, "m/1")]
-    check_parts_have_both_labels(examples, Texts.of(both))
-    alone = [
+    with_both_labels = [make_text("0", "a", True, "m/1"), make_text("1", "b", False, "m/1")]
+    check_parts_have_both_labels(examples, Texts.of(with_both_labels))
+    without_members = [
         make_text(f"2{n}", f"c{n}", label, "m/2") for n, label in enumerate((False, False, None))
     ]
     with pytest.raises(DataError) as error:
-        check_parts_have_both_labels(examples, Texts.of([*both, *alone]))
+        check_parts_have_both_labels(examples, Texts.of([*with_both_labels, *without_members]))
     assert str(error.value) == (
         "examples.path is 'folder': m/2 has 2 non-members, 1 without a label, but a benchmark "
         "needs members and non-members. Check its column 'seen' (1 is a member), or score it "
@@ -491,10 +492,10 @@ def test_each_part_needs_both_labels():
 
 def test_only_the_first_row_has_to_have_every_column(tmp_path):
     rows = layouts.bookmia(tmp_path) / "BookMIA.jsonl"
-    first, second = map(json.loads, rows.read_text().splitlines())
-    del second["book_id"]
-    write(tmp_path, {"BookMIA.jsonl": [first, second]})
-    assert [t.cluster for t in opened("bookmia", tmp_path)] == ["0", ""]
+    first_row, second_row = map(json.loads, rows.read_text().splitlines())
+    del second_row["book_id"]
+    write(tmp_path, {"BookMIA.jsonl": [first_row, second_row]})
+    assert [text.cluster for text in opened("bookmia", tmp_path)] == ["0", ""]
 
 
 def test_the_first_files_are_named_where_none_fits(tmp_path):
@@ -510,7 +511,7 @@ def test_the_first_files_are_named_where_none_fits(tmp_path):
             (folder / name).unlink(missing_ok=True)
         with pytest.raises(DataError) as error:
             opened("wikimia", folder, "examples.length=32", "examples.setting=original")
-        said = (
+        message = (
             f"examples.path is {str(folder)!r}: it has no file WikiMIA_length32[-.]*. It has {end}"
         )
-        assert str(error.value).startswith(said)
+        assert str(error.value).startswith(message)
