@@ -25,6 +25,7 @@ from contamination.detection.benchmark_summary import (
     render_benchmark_report,
 )
 from contamination.detection.evaluation import CONFIDENCE, BenchmarkEstimates, group_by_method
+from contamination.detection.summary import format_estimate
 
 CONFIG = ExamplesConfig(
     "x", name="wikimia", same_texts=["length", "setting"], papers="wikimia.csv",
@@ -146,6 +147,14 @@ def test_what_a_part_can_not_carry_is_a_dash_with_the_reason(plain):
     assert rate.lines[0][2:] == ["–", "–", "–"]
     assert rate.notes == ["– needs ≥ 100 non-members: 32 original, 64 original."]
     assert AUROC.name in groups[0].estimates["blind", ""]
+
+
+def test_an_estimate_is_shown_with_its_interval(plain):
+    *_, groups = plain
+    auroc = make_metric_tables({"m": groups}, CONFIG)[0]
+    assert auroc.lines[0][2:] == [
+        format_estimate(part.estimates["loss", ""][AUROC.name]) for part in groups
+    ]
 
 
 def test_the_sizes_copies_across_the_labels_and_texts_without_a_label_are_said(tmp_path):

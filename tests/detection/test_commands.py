@@ -17,7 +17,7 @@ from contamination.detection.tasks.context_drop import ContextDrops
 from contamination.detection.tasks.extraction import format_summary
 from tests.detection.golden import GOLDEN
 
-GIVEN = ("examples.path=texts.jsonl", f"model.path={GOLDEN / 'target'}")
+INPUTS = ("examples.path=texts.jsonl", f"model.path={GOLDEN / 'target'}")
 TASKS = "contamination.detection.tasks"
 
 
@@ -36,21 +36,21 @@ def composed(name, *words):
 def test_online_prints_the_metrics_of_the_windows_and_writes_them(
     commands, monkeypatch, tmp_path, capsys
 ):
-    windows = [make_text(f"t/{n}", f"Window {n}", n % 2 == 0, "a") for n in range(40)]
-    rows = [[w.example_id, "loss", "", -float(n % 7), "", True] for n, w in enumerate(windows)]
+    windows = [make_text(f"t/{i}", f"Window {i}", i % 2 == 0, "a") for i in range(40)]
+    rows = [[f"t/{i}", "loss", "", -float(i % 7), "", True] for i in range(40)]
     columns = ["example_id", "method", "variant", "score", "flag", "ranked"]
     table = pd.DataFrame(rows, columns=columns)
     monkeypatch.setattr(f"{TASKS}.online.run", lambda stage: (table, windows))
     summary = summarise_scores(table, windows, blind=False)
-    commands.online(composed("online", *GIVEN))
+    commands.online(composed("online", *INPUTS))
     assert capsys.readouterr().out == f"{summary}\n"
-    out = tmp_path / "new" / "folder"
+    folder = tmp_path / "new" / "folder"
     for _ in range(2):  # an existing folder is written to again
-        commands.online(composed("online", *GIVEN, f"out={out}"))
-        assert capsys.readouterr().out == f"{summary}\nwrote {out / 'windows.parquet'}\n"
-    expected = table.assign(label=[n % 2 == 0 for n in range(40)])
-    assert pq.read_schema(out / "windows.parquet").names == [*columns, "label"]
-    assert pd.read_parquet(out / "windows.parquet").to_dict("list") == expected.to_dict("list")
+        commands.online(composed("online", *INPUTS, f"out={folder}"))
+        assert capsys.readouterr().out == f"{summary}\nwrote {folder / 'windows.parquet'}\n"
+    expected = table.assign(label=[i % 2 == 0 for i in range(40)])
+    assert pq.read_schema(folder / "windows.parquet").names == [*columns, "label"]
+    assert pd.read_parquet(folder / "windows.parquet").to_dict("list") == expected.to_dict("list")
 
 
 def test_codec_prints_the_shares_and_writes_the_drops(commands, monkeypatch, tmp_path, capsys):
@@ -60,18 +60,18 @@ def test_codec_prints_the_shares_and_writes_the_drops(commands, monkeypatch, tmp
     )  # fmt: skip
     drops = ContextDrops(texts)
     monkeypatch.setattr(f"{TASKS}.context_drop.run", lambda stage: drops)
-    commands.codec(composed("codec", *GIVEN))
+    commands.codec(composed("codec", *INPUTS))
     assert capsys.readouterr().out == f"{drops.summary()}\n"
-    out = tmp_path / "new" / "folder"
+    folder = tmp_path / "new" / "folder"
     for _ in range(2):
-        commands.codec(composed("codec", *GIVEN, f"out={out}"))
-        assert capsys.readouterr().out == f"{drops.summary()}\nwrote {out / 'codec.parquet'}\n"
-    written = pd.read_parquet(out / "codec.parquet")
-    assert written.to_dict("list") == texts.to_dict("list")
-    assert written.index.tolist() == [0, 1, 2, 3]
+        commands.codec(composed("codec", *INPUTS, f"out={folder}"))
+        assert capsys.readouterr().out == f"{drops.summary()}\nwrote {folder / 'codec.parquet'}\n"
+    saved = pd.read_parquet(folder / "codec.parquet")
+    assert saved.to_dict("list") == texts.to_dict("list")
+    assert saved.index.tolist() == [0, 1, 2, 3]
 
 
-def extracted(hits):
+def extractions(hits):
     rows = [
         {"example_id": f"{member}{n}", "benchmark": "a", "member": member,
          "occurrences": int(member), "prefix": "25", "tokens": 50, "matched": 0,
@@ -83,20 +83,20 @@ def extracted(hits):
 
 def test_extraction_prints_both_models_shares_and_where_they_are(commands, monkeypatch, capsys):
     left_out = [{"benchmark": "a", "examples": 3, "reason": "too short"}]
-    found = {
+    artifacts = {
         str(GOLDEN / "target"): SimpleNamespace(
-            path="runs/one", counts={"left_out": left_out}, table=lambda file: extracted(5)
+            path="runs/one", counts={"left_out": left_out}, table=lambda file: extractions(5)
         ),
         str(GOLDEN / "reference"): SimpleNamespace(
-            path="runs/two", counts={"left_out": []}, table=lambda file: extracted(1)
+            path="runs/two", counts={"left_out": []}, table=lambda file: extractions(1)
         ),
     }
-    monkeypatch.setattr(f"{TASKS}.extraction.run", lambda stage: found[stage.model.path])
-    commands.extraction(composed("extraction", *GIVEN))
-    expected = format_summary({"model": extracted(5)}, left_out)
+    monkeypatch.setattr(f"{TASKS}.extraction.run", lambda stage: artifacts[stage.model.path])
+    commands.extraction(composed("extraction", *INPUTS))
+    expected = format_summary({"model": extractions(5)}, left_out)
     assert capsys.readouterr().out == f"{expected}\nwrote runs/one\n"
-    commands.extraction(composed("extraction", *GIVEN, f"reference.path={GOLDEN / 'reference'}"))
-    expected = format_summary({"model": extracted(5), "reference": extracted(1)}, left_out)
+    commands.extraction(composed("extraction", *INPUTS, f"reference.path={GOLDEN / 'reference'}"))
+    expected = format_summary({"model": extractions(5), "reference": extractions(1)}, left_out)
     assert capsys.readouterr().out == f"{expected}\nwrote runs/one\nwrote runs/two\n"
 
 
@@ -108,14 +108,14 @@ def test_probe_prints_what_the_server_can_do(commands, monkeypatch, capsys):
 
 def test_a_dry_run_prints_the_plan_and_scores_nothing(commands, monkeypatch, capsys):
     monkeypatch.setattr(f"{TASKS}.probe.format_request_plan", lambda stage: stage.examples.path)
-    commands.main(composed("detection", *GIVEN, "dry_run=true"))
+    commands.main(composed("detection", *INPUTS, "dry_run=true"))
     assert capsys.readouterr().out == "texts.jsonl\n"
 
 
 def test_a_slice_is_scored_without_a_summary(commands, monkeypatch, capsys):
     scored = []
     monkeypatch.setattr("contamination.detection.run.run_slice", scored.append)
-    commands.main(composed("detection", *GIVEN, "slice=1/2"))
+    commands.main(composed("detection", *INPUTS, "slice=1/2"))
     assert [stage.examples.path for stage in scored] == ["texts.jsonl"]
     assert capsys.readouterr().out == ""
 
@@ -129,7 +129,7 @@ def test_thresholds_read_the_examples_of_their_own_field(commands, monkeypatch):
 
 def test_view_prints_where_the_page_is(commands, monkeypatch, capsys):
     monkeypatch.setattr("contamination.detection.viewer.run.run", lambda stage: "page.html")
-    commands.view(composed("view", *GIVEN))
+    commands.view(composed("view", *INPUTS))
     assert capsys.readouterr().out == "wrote page.html\n"
 
 
@@ -161,7 +161,7 @@ def test_a_trained_attack_is_printed_as_its_data_sheet(commands, monkeypatch, ca
 
 
 @pytest.fixture
-def called(commands, monkeypatch):
+def run_words(commands, monkeypatch):
     """Runs a command line; returns the configuration's name, the function and the words."""
     monkeypatch.setattr(commands, "run_tool", lambda function: function())
     monkeypatch.setattr(
@@ -180,26 +180,27 @@ def called(commands, monkeypatch):
     ["accuracy", "build", "codec", "extraction", "online", "probe", "select", "train-lt-mia",
      "thresholds", "view"],
 )  # fmt: skip
-def test_the_first_word_names_the_command(called, name):
-    own = name.replace("-", "_")
-    assert called(name, "a=b", name) == (own, own, ["a=b", name])
+def test_the_first_word_names_the_command(run_words, name):
+    function = name.replace("-", "_")
+    assert run_words(name, "a=b", name) == (function, function, ["a=b", name])
 
 
-def test_without_a_command_the_words_score_texts(called):
+def test_without_a_command_the_words_score_texts(run_words):
     words = ["examples=wikimia", "examples.path=x"]
-    assert called(*words) == ("detection", "main", words)
-    assert called() == ("detection", "main", [])
-    assert called("a=b", "view") == ("detection", "main", ["a=b", "view"])
+    assert run_words(*words) == ("detection", "main", words)
+    assert run_words() == ("detection", "main", [])
+    assert run_words("a=b", "view") == ("detection", "main", ["a=b", "view"])
 
 
-def test_the_examples_of_thresholds_are_a_file_and_no_configuration(called):
-    words = called("thresholds", "examples=a=examples=.jsonl", "+examples=b", "examples.path=c")[2]
+def test_the_examples_of_thresholds_are_a_file_and_no_configuration(run_words):
+    examples = ["examples=a=examples=.jsonl", "+examples=b", "examples.path=c"]
+    *_, words = run_words("thresholds", *examples)
     assert words == ["examples_file=a=examples=.jsonl", "examples_file=b", "examples.path=c"]
 
 
-def test_under_a_launcher_one_process_runs_the_command(commands, called, monkeypatch):
+def test_under_a_launcher_one_process_runs_the_command(commands, run_words, monkeypatch):
     monkeypatch.setattr(commands, "is_launched", lambda: True)
     monkeypatch.setattr(
         "contamination.detection.process_group.run_by_rank_0", lambda stage: ("shared", stage())
     )
-    assert called("codec") == ("shared", ("codec", "codec", []))
+    assert run_words("codec") == ("shared", ("codec", "codec", []))

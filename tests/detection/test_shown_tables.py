@@ -49,15 +49,15 @@ from contamination.detection.tasks.accuracy_summary import format_summary
 from contamination.detection.tasks.context_drop import ContextDrops
 
 
-def flagged(*rows):
+def flag_table(*rows):
     columns = ["method", "variant", "flag", "texts", "of"]
     return pd.DataFrame([dict(zip(columns, row, strict=True)) for row in rows])
 
 
 def test_flags_of_several_methods_are_merged_and_described():
-    first = flagged(("", "", "blank", 1, 9), ("min_k", "k=0.2", "", 8, 9))
-    second = flagged(("", "", "blank", 1, 9), ("loss_upper_bound", "", "short", 2, 9))
-    assert [*describe_flags(merge_flag_counts([second, first]))] == [
+    first_flags = flag_table(("", "", "blank", 1, 9), ("min_k", "k=0.2", "", 8, 9))
+    second_flags = flag_table(("", "", "blank", 1, 9), ("loss_upper_bound", "", "short", 2, 9))
+    assert [*describe_flags(merge_flag_counts([second_flags, first_flags]))] == [
         "loss_upper_bound: compares with the target's own past, which no attacker has.",
         "not ranked, and in no metric: 1 of 9 texts: blank.",
         "loss_upper_bound: 2 of 9 texts: short.",
@@ -72,10 +72,10 @@ def test_a_text_has_as_many_scored_tokens_as_are_asked_for():
 
 def test_a_token_of_probability_0_is_flagged_in_any_copy():
     sound, zero = (TokenStats(logprob=np.float32([-1, low])) for low in (-99, LOWEST_LOGPROB))
-    other = Pass(view="swap", n=2, share=0.2)
-    said = "a token of probability 0, taken as 2^-149"
-    for second, flag in ((sound, ""), (zero, said)):
-        example = Example("a", "text", {ORIGINAL: (sound,), other: (sound, second)})
+    swapped = Pass(view="swap", n=2, share=0.2)
+    reason = "a token of probability 0, taken as 2^-149"
+    for copy, flag in ((sound, ""), (zero, reason)):
+        example = Example("a", "text", {ORIGINAL: (sound,), swapped: (sound, copy)})
         assert zero_probability_flag(example) == flag
 
 
@@ -93,9 +93,9 @@ def test_texts_that_a_corpus_has_beside_their_copies_are_counted_by_side():
 
 
 def test_the_likeliest_members_are_listed_by_rank_with_their_beginnings():
-    texts = [make_text(f"t{n}", f"A  text\nof {'x' * 80} {n}", None, "") for n in range(7)]
+    texts = [make_text(f"t{i}", f"A  text\nof {'x' * 80} {i}", None, "") for i in range(7)]
     scores = [0.5, 3.25, -1, 3.25, 1e-7, 2, 9]
-    rows = [[f"t{n}", "loss", "k=1", s, "", n != 6] for n, s in enumerate(scores)]
+    rows = [[f"t{i}", "loss", "k=1", score, "", i != 6] for i, score in enumerate(scores)]
     columns = ["example_id", "method", "variant", "score", "flag", "ranked"]
     start = f"A text of {'x' * 50}"
     expected = "\n".join(
@@ -108,36 +108,36 @@ def test_the_likeliest_members_are_listed_by_rank_with_their_beginnings():
     assert summarise_scores(table, texts, notes=["first"]) == expected
 
 
-def answered(benchmark, members, others, occurrences=(1, 2)):
+def answers(benchmark, members, others, occurrences=(1, 2)):
     """Of each side the numbers of right and of wrong answers; options x and y, and y is right."""
-    right = [*[True] * members[0], *[False] * members[1], *[True] * others[0], *[False] * others[1]]
-    member = [n < sum(members) for n in range(len(right))]
-    chosen = pd.array([int(one) for one in right], "Int64")
-    none = pd.array([None] * len(right), "Int64")
+    counts = [*members, *others]
+    is_right = np.repeat([True, False, True, False], counts).tolist()
+    is_member = np.repeat([True, True, False, False], counts)
+    chosen = pd.array([int(answer) for answer in is_right], "Int64")
+    no_choice = pd.array([None] * len(is_right), "Int64")
     return pd.DataFrame({
-        "example_id": [f"{benchmark}{n}" for n in range(len(right))], "benchmark": benchmark,
-        "member": member,
-        "occurrences": [int(m) * occurrences[n % 2] for n, m in enumerate(member)],
-        "options": [["x", "y"]] * len(right), "correct": right, "drawn_options": benchmark == "b",
-        "answer": 1, "chosen_by": "sum", "chosen": chosen, "chosen_sum": chosen,
-        "chosen_token": 1 - chosen, "chosen_character": chosen, "chosen_byte": chosen,
-        "chosen_letter": none,
+        "example_id": [f"{benchmark}{i}" for i in range(len(is_right))], "benchmark": benchmark,
+        "member": is_member, "occurrences": is_member * np.resize(occurrences, len(is_member)),
+        "options": [["x", "y"]] * len(is_right), "correct": is_right,
+        "drawn_options": benchmark == "b", "answer": 1, "chosen_by": "sum", "chosen": chosen,
+        "chosen_sum": chosen, "chosen_token": 1 - chosen, "chosen_character": chosen,
+        "chosen_byte": chosen, "chosen_letter": no_choice,
     })  # fmt: skip
 
 
-def cells(text):
-    """The lines' words, without the bounds of intervals; p-values other than 1 are p."""
+def words_by_line(text):
+    """The words of each line, without the bounds of intervals; p-values other than 1 are p."""
     words = re.sub(r" \[-?\d\.\d{3}, -?\d\.\d{3}\]", " []", text)
     return [re.sub(r" +", " ", re.sub(r"0\.\d{4}", "p", line)) for line in words.splitlines()]
 
 
 def test_the_accuracy_of_two_benchmarks_is_one_text():
-    table = pd.concat([answered("a", (18, 2), (5, 5)), answered("b", (8, 8), (8, 8), (0, 1))],
+    table = pd.concat([answers("a", (18, 2), (5, 5)), answers("b", (8, 8), (8, 8), (0, 1))],
                       ignore_index=True)  # fmt: skip
     left_out = [{"benchmark": "a", "examples": 3, "reason": "it was cut"}]
-    said = format_summary(table, SimpleNamespace(counts={"left_out": left_out}))
+    summary = format_summary(table, SimpleNamespace(counts={"left_out": left_out}))
     ways = ["sum", "token", "character", "byte", "letter"]
-    assert [line.rstrip() for line in cells(said)] == [
+    assert [line.rstrip() for line in words_by_line(summary)] == [
         "accuracy, by each benchmark's convention (95% bootstrap intervals; number of examples; "
         "p-values by relabeling, Holm's over the benchmarks)",
         "benchmark chosen by members non-members difference p p Holm chance",
@@ -175,12 +175,12 @@ def test_the_accuracy_of_two_benchmarks_is_one_text():
 
 def test_one_answer_for_nearly_all_examples_is_noted():
     for right, noted in ((16, False), (17, True)):
-        table = answered("a", (right, 20 - right), (0, 0))
-        said = format_summary(table, SimpleNamespace(counts={"left_out": []}))
+        table = answers("a", (right, 20 - right), (0, 0))
+        summary = format_summary(table, SimpleNamespace(counts={"left_out": []}))
         note = f"nearly one answer: a: 'y' is chosen for {right} of 20 examples, so accuracy is abo"
-        assert (note in said) is noted
-    few = format_summary(answered("a", (19, 0), (0, 0)), SimpleNamespace(counts={"left_out": []}))
-    assert "nearly" not in few
+        assert (note in summary) is noted
+    artifact = SimpleNamespace(counts={"left_out": []})
+    assert "nearly" not in format_summary(answers("a", (19, 0), (0, 0)), artifact)
 
 
 def test_the_columns_of_a_contexts_shares():
@@ -192,7 +192,7 @@ def test_the_columns_of_a_contexts_shares():
     assert drops.shares().to_dict("list") == {
         "benchmark": ["a", "b"], "share": [1 / 3, 1], "texts": [3, 1]
     }  # fmt: skip
-    assert [line.rstrip() for line in cells(drops.summary())] == [
+    assert [line.rstrip() for line in words_by_line(drops.summary())] == [
         "set label share of texts with a drop [95%] texts",
         "a non-member 0.000 [] 1",
         "a member 0.500 [] 2",
@@ -214,32 +214,33 @@ def test_a_table_of_a_benchmark_in_markdown_is_escaped():
     assert [line.split() for line in lines[1:-1]] == [["model", "32", "a"], ["[m](u)", "0.5"]]
 
 
-def part(name, value, matched=0.5, notes=()):
+def estimates(name, value, matched=0.5, notes=()):
     draws = np.random.default_rng(0).normal(0, 0.01, 1000)
-    found = {
+    aurocs = {
         ("blind", ""): {
             "auroc": Estimate(99, 99, value, value + draws, trials=9999),
             "matched_auroc": Estimate(99, 99, matched, matched + draws, trials=9999),
         }
     }
-    return BenchmarkEstimates(name, 99, 98, {} if notes else found, notes=[*notes])
+    return BenchmarkEstimates(name, 99, 98, {} if notes else aurocs, notes=[*notes])
 
 
 def test_a_blind_auroc_below_one_half_is_off_it_and_a_matched_one_is_not():
     config = ExamplesConfig("x", name="wiki")
-    low, why = part("wiki/32/a", 0.3, 0.4), part("wiki/64/a", 0.5, notes=["no blind row: few"])
-    average = part("average", 0.9, 0.9)
+    low = estimates("wiki/32/a", 0.3, 0.4)
+    without_blind = estimates("wiki/64/a", 0.5, notes=["no blind row: few"])
+    average = estimates("average", 0.9, 0.9)
     assert column_label("wiki/32/a", config) == "32 a"
-    assert describe_sizes([low, why, average], config) == (
+    assert describe_sizes([low, without_blind, average], config) == (
         "Members + non-members: 32 a 99 + 98, 64 a 99 + 98."
     )
-    notes = blind_notes([low, why, average], config)
+    notes = blind_notes([low, without_blind, average], config)
     assert notes[0] == "64 a: no blind row: few"
     assert notes[1].startswith("Blind AUROC off 0.5: 32 a 0.30 [0.2")
     assert len(notes) == 2
 
 
-def network(**changed):
+def make_network(**changed):
     numbers = {
         "features": ["a"], "center": [0.0], "scale": [1.0], "first": [[1.0, 2.0]],
         "first_bias": [0.0, 0.0], "second": [[0.0, 1.0], [1.0, 0.0]], "second_bias": [0.0, 0.0],
@@ -257,27 +258,27 @@ def network(**changed):
     ],
 )
 def test_numbers_up_to_the_limit_fit(name, fits, too_far):
-    network(**{name: fits}).check()
+    make_network(**{name: fits}).check()
     with pytest.raises(ValueError, match=f"network.{name} has "):
-        network(**{name: too_far}).check()
+        make_network(**{name: too_far}).check()
 
 
 def test_as_many_units_as_the_limit_fit():
     with pytest.raises(ValueError, match=f"has {MAX_UNITS + 1} numbers, not 1 to {MAX_UNITS}"):
-        network(first_bias=[0.0] * (MAX_UNITS + 1)).check()
+        make_network(first_bias=[0.0] * (MAX_UNITS + 1)).check()
     with pytest.raises(ValueError, match=r"network.first has the shape \(1, 2\), not \(1, 1024\)"):
-        network(first_bias=[0.0] * MAX_UNITS).check()
+        make_network(first_bias=[0.0] * MAX_UNITS).check()
 
 
-def sheet(**changed):
+def make_sheet(**changed):
     cells = [CellRecord(name, 3, "e" * 20, "r", "x", weights, 8)
              for name, weights in (("one", "w" * 20), ("two", ""))]  # fmt: skip
-    given = {
+    fields = {
         "date": "2025-01-02", "licence": "CC0", "seed": 7, "settings": {"hidden": 2, "epochs": 3},
         "cells": cells[:1], "held_out_cells": cells[1:], "benchmarks": {"NQ": "", "own": ""},
         "held_out_benchmarks": ["p", "q"], "text_prefixes": pack_prefixes([text_prefix("Ann")]),
     }  # fmt: skip
-    return DataSheet(**{**given, **changed})
+    return DataSheet(**{**fields, **changed})
 
 
 def test_a_data_sheet_says_what_is_left_out_and_which_weights_are_known():
@@ -287,7 +288,7 @@ def test_a_data_sheet_says_what_is_left_out_and_which_weights_are_known():
         for method in ("lt_mia", "loss")
         for metric, left_out in (("auroc", []), ("tpr", ["p", "q"]))
     ]  # fmt: skip
-    attack = TrainedAttack(network(), sheet(results=results))
+    attack = TrainedAttack(make_network(), make_sheet(results=results))
     text = format_data_sheet(attack)
     assert "is without p, q: too few texts." in text
     assert text.count("too few texts") == 1
@@ -299,10 +300,10 @@ def test_a_data_sheet_says_what_is_left_out_and_which_weights_are_known():
     assert "The 1 held-out cells share 1 model before" in text
     assert "(1 cells, 2 benchmarks, 1,000 members and 20 non-members)" in text
     rows = [line for line in text.splitlines() if line.startswith(("| lt_mia", "| loss"))]
-    value, paired = "0.750 [0.700, 0.800]", "+0.000 [+0.000, +0.000]"
+    estimate, paired = "0.750 [0.700, 0.800]", "+0.000 [+0.000, +0.000]"
     assert [[cell.strip() for cell in row.strip("|").split("|")] for row in rows] == [
-        ["lt_mia", value, "–", value, "–"],
-        ["loss", value, paired, value, paired],
+        ["lt_mia", estimate, "–", estimate, "–"],
+        ["loss", estimate, paired, estimate, paired],
     ]
     table = text.partition("## Cells\n\n")[2].splitlines()
     assert [[cell.strip() for cell in row.strip("|").split("|")] for row in table[2:]] == [
@@ -313,15 +314,15 @@ def test_a_data_sheet_says_what_is_left_out_and_which_weights_are_known():
 
 
 def test_an_attack_is_written_with_its_kind_and_read_again(tmp_path):
-    attack, path = TrainedAttack(network(), sheet()), tmp_path / "attack.json"
+    attack, path = TrainedAttack(make_network(), make_sheet()), tmp_path / "attack.json"
     attack.write(path)
     assert path.read_text().startswith('{"kind": "lt_mia 2", "checksum": "')
     assert read_attack("weights", path, ["a"]) == attack
     for changed in ({"cells": []}, {"benchmarks": {}}, {"text_prefixes": ""}):
-        TrainedAttack(network(), sheet(**changed)).write(path)
+        TrainedAttack(make_network(), make_sheet(**changed)).write(path)
         with pytest.raises(ConfigError, match="its sheet names no text, no cell or no benchmark"):
             read_attack("weights", path, ["a"])
-    TrainedAttack(network(), sheet(text_prefixes="AAAA")).write(path)
+    TrainedAttack(make_network(), make_sheet(text_prefixes="AAAA")).write(path)
     with pytest.raises(ConfigError, match="sheet.text_prefixes is cut short"):
         read_attack("weights", path, ["a"])
     with pytest.raises(ConfigError, match="used: Is a directory. Give a file that `python"):
@@ -329,9 +330,9 @@ def test_an_attack_is_written_with_its_kind_and_read_again(tmp_path):
 
 
 def test_a_text_is_known_by_its_letters():
-    own = sheet()
-    assert all(map(own.has_trained_on, ("Ann", " a-n, N!", "ANN")))
-    assert not any(map(own.has_trained_on, ("Anne", "", "An")))
+    sheet = make_sheet()
+    assert all(map(sheet.has_trained_on, ("Ann", " a-n, N!", "ANN")))
+    assert not any(map(sheet.has_trained_on, ("Anne", "", "An")))
     assert len(text_prefix("Ann")) == PREFIX_BYTES
     assert text_prefix("...") != text_prefix("!!")
     assert pack_prefixes([b"bbbbbb", b"aaaaaa", b"bbbbbb"]) == "YWFhYWFhYmJiYmJi"
@@ -342,14 +343,15 @@ def test_a_text_is_known_by_its_letters():
 
 
 def test_what_the_training_data_share_with_texts_is_described():
-    own = sheet()
+    sheet = make_sheet()
     texts = [make_text(str(n), text, None, "new") for n, text in enumerate(["Ann", "Ann", "Bob"])]
-    assert own.describe_overlap(Texts.of(texts), {}) == "it was trained on 1 of these 2 texts"
-    assert own.describe_overlap(Texts.of(texts[2:]), {}) is None
+    assert sheet.describe_overlap(Texts.of(texts), {}) == "it was trained on 1 of these 2 texts"
+    assert sheet.describe_overlap(Texts.of(texts[2:]), {}) is None
     pairs = zip(texts, ("n", "Nq", "OWN"), strict=True)
-    named = [replace(text, benchmark=name) for text, name in pairs]
-    assert own.describe_overlap(Texts.of(named), {}) == "it was trained on the benchmark Nq, OWN"
+    renamed = [replace(text, benchmark=name) for text, name in pairs]
+    shared = "it was trained on the benchmark Nq, OWN"
+    assert sheet.describe_overlap(Texts.of(renamed), {}) == shared
     copy = SimpleNamespace(digest="e" * 20)
-    for role, said in (("target", "model"), ("reference", "reference")):
-        found = own.describe_overlap(Texts.of(named), {role: copy})
-        assert found == f"the {said} is its training cell one"
+    for role, word in (("target", "model"), ("reference", "reference")):
+        description = sheet.describe_overlap(Texts.of(renamed), {role: copy})
+        assert description == f"the {word} is its training cell one"

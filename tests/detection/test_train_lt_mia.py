@@ -199,13 +199,13 @@ def test_the_sheet_says_what_was_trained_on_and_what_was_held_out(attack):
         assert result.low <= result.value <= result.high
     texts = {(r.n_cells * r.n_benchmarks * 5, r.members, r.nonmembers) for r in sheet.results}
     assert texts == {(10, 10, 10), (20, 20, 20)}
-    own = [r for r in sheet.results if r.method == "lt_mia"]
-    value = {(r.cells, r.benchmarks, r.metric): r.value for r in own}
+    of_lt_mia = [r for r in sheet.results if r.method == "lt_mia"]
+    value = {(r.cells, r.benchmarks, r.metric): r.value for r in of_lt_mia}
     for result in sheet.results:
-        less = value[result.cells, result.benchmarks, result.metric] - result.value
-        assert result.difference == pytest.approx(less, abs=1e-9)
+        difference = value[result.cells, result.benchmarks, result.metric] - result.value
+        assert result.difference == pytest.approx(difference, abs=1e-9)
         assert result.difference_low <= result.difference <= result.difference_high
-    assert all(r.difference == r.difference_low == r.difference_high == 0 for r in own)
+    assert all(r.difference == r.difference_low == r.difference_high == 0 for r in of_lt_mia)
     text = format_data_sheet(attack)
     assert "Cells held out, benchmarks held out" in text
     assert "- Nothing else was tried." in text

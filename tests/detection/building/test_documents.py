@@ -40,14 +40,14 @@ OLD, NEW = datetime(2014, 5, 1, tzinfo=UTC), datetime(2020, 5, 1, tzinfo=UTC)
 def documents_of(source, on_error="stop"):
     tally, sizes = Tally(on_error, "source.on_error"), []
     (file,) = source.files
-    found = [*source.documents(file, tally, CUT_OFFS, sizes.append)]
+    documents = [*source.documents(file, tally, CUT_OFFS, sizes.append)]
     assert sum(sizes) == file.path.stat().st_size
-    return found, tally.skipped
+    return documents, tally.skipped
 
 
-def jsonl(path, rows, **given):
+def jsonl(path, rows, **fields):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Jsonl(name="own", paths=str(path), **given)
+    return Jsonl(name="own", paths=str(path), **fields)
 
 
 def test_a_row_is_a_document(tmp_path):
@@ -65,17 +65,17 @@ def test_a_row_is_a_document(tmp_path):
         ],
         {},
     )
-    named = [{**row, "meta": {"n": 10 + n}} for n, row in enumerate(rows)]
-    given = {"changed": "at", "id": "meta.n", "title": None, "zone": "Europe/Paris"}
+    numbered_rows = [{**row, "meta": {"n": 10 + number}} for number, row in enumerate(rows)]
+    fields = {"changed": "at", "id": "meta.n", "title": None, "zone": "Europe/Paris"}
     changed = datetime(2020, 5, 1, tzinfo=ZoneInfo("Europe/Paris"))
-    found, _ = documents_of(jsonl(path, named, **given))
-    assert [(one.id, one.title, one.created, one.changed) for one in found] == [
+    documents, _ = documents_of(jsonl(path, numbered_rows, **fields))
+    assert [(d.id, d.title, d.created, d.changed) for d in documents] == [
         ("10", "", OLD, changed), ("11", "", NEW, changed), ("12", "", OLD, changed)
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("row", "reason", "said"),
+    ("row", "reason", "message"),
     [
         ({"text": 3, "created": "2014-05-01"}, "no text", "'text' is a int, not a string"),
         ({"text": "\ud800", "created": "2014-05-01"}, "no text", "surrogates not allowed"),
@@ -87,9 +87,9 @@ def test_a_row_is_a_document(tmp_path):
         ),
     ],
 )  # fmt: skip
-def test_a_row_that_is_no_document_is_told_or_counted(tmp_path, row, reason, said):
+def test_a_row_that_is_no_document_is_told_or_counted(tmp_path, row, reason, message):
     source = jsonl(tmp_path / "in.jsonl", [row])
-    with pytest.raises(DataError, match=f"in.jsonl, row 1.*{said}"):
+    with pytest.raises(DataError, match=f"in.jsonl, row 1.*{message}"):
         documents_of(source)
     assert documents_of(source, "skip") == ([], {reason: 1})
 
@@ -111,11 +111,11 @@ def test_a_question_is_a_document_and_an_answer_is_none(tmp_path):
     )
     source = StackExchange(name="own", paths=str(tmp_path))
     (file,) = source.files
-    found = [*source.documents(file, Tally("stop", ""), CUT_OFFS, lambda size: None)]
-    assert [(one.title, one.created, one.changed, one.raw) for one in found] == [
+    documents = [*source.documents(file, Tally("stop", ""), CUT_OFFS, lambda size: None)]
+    assert [(d.title, d.created, d.changed, d.raw) for d in documents] == [
         ("Why?", OLD, NEW, "One"), ("", OLD, OLD, "Two")
     ]  # fmt: skip
-    assert [one.id.rpartition("-")[2] for one in found] == ["4", "6"]
+    assert [document.id.rpartition("-")[2] for document in documents] == ["4", "6"]
     code = "<p>Run <code>ls <b>-l</b></code>now</code> and <p>then</p><pre>x</pre>."
     assert source.text(code, 10).split() == ["Run", "now", "and", "then."]
 
@@ -126,15 +126,15 @@ def test_the_earliest_date_of_a_page_is_found_by_its_id(tmp_path):
     rows = [{"page_id": page, "created": f"{day}T00:00:00Z"} for page, day in dates]
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert write_date_array(table, array_file, 1000) == {"pages": 3}
-    found = PageDates(array_file)
-    assert found.date_of(9) == OLD
-    assert found.date_of(5) == datetime(2015, 1, 1, tzinfo=UTC)
-    assert found.date_of(3) == datetime(2021, 1, 1, tzinfo=UTC)
-    assert [found.date_of(page) for page in (2, 4, 10)] == [None] * 3
+    page_dates = PageDates(array_file)
+    assert page_dates.date_of(9) == OLD
+    assert page_dates.date_of(5) == datetime(2015, 1, 1, tzinfo=UTC)
+    assert page_dates.date_of(3) == datetime(2021, 1, 1, tzinfo=UTC)
+    assert [page_dates.date_of(page) for page in (2, 4, 10)] == [None] * 3
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ({"page_id": 1, "day": "x"}, "no 'created'; its fields are page_id, day"),
         ({"page_id": 1, "created": "2014-05-01"}, "names no time zone"),
@@ -142,10 +142,11 @@ def test_the_earliest_date_of_a_page_is_found_by_its_id(tmp_path):
         ({"page_id": None, "created": 1588291200}, "no date"),
     ],
 )
-def test_a_table_of_dates_that_says_too_little_is_told(tmp_path, row, said):
+def test_a_table_of_dates_that_says_too_little_is_told(tmp_path, row, message):
     table = tmp_path / "dates.jsonl"
     table.write_text(json.dumps(row) + "\n")
-    with pytest.raises(DataError, match=f"dates.jsonl, row 1.*{said}|{said}.*dates.jsonl, row 1"):
+    place = "dates.jsonl, row 1"
+    with pytest.raises(DataError, match=f"{place}.*{message}|{message}.*{place}"):
         write_date_array(table, tmp_path / "dates.npy", 1000)
 
 
@@ -188,20 +189,20 @@ def test_a_page_has_the_text_that_was_its_last_before_the_cut_off():
     ],
 )
 def test_a_time_is_in_utc(value, zone, time):
-    found = parse_time(value, zone)
-    assert (found, found.tzinfo) == (time, UTC)
+    parsed = parse_time(value, zone)
+    assert (parsed, parsed.tzinfo) == (time, UTC)
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (365 * 24 * 3600 - 1, "31535999 is in 1970 as Unix seconds"),
         (True, "Invalid isoformat string: 'True'"),
         (datetime(2014, 5, 1), "the date '2014-05-01 00:00:00' names no time zone"),  # noqa: DTZ001
     ],
 )
-def test_a_value_that_is_no_time_is_refused(value, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_value_that_is_no_time_is_refused(value, message):
+    with pytest.raises(ValueError, match=message):
         parse_time(value, None)
 
 
@@ -225,19 +226,19 @@ def test_cut_offs_that_are_no_dates_are_told():
     with pytest.raises(ConfigError, match=r"build.members_before is '2020-01-01': it must not be "
                        r"after build.nonmembers_from=2019-01-01: they cross"):  # fmt: skip
         CutOffs.from_dates("2020-01-01", "2019-01-01")
-    same = CutOffs.from_dates("2016-01-01", "2016-01-01")
-    assert same.members_before == same.nonmembers_from == datetime(2016, 1, 1, tzinfo=UTC)
+    cut_offs = CutOffs.from_dates("2016-01-01", "2016-01-01")
+    assert cut_offs.members_before == cut_offs.nonmembers_from == datetime(2016, 1, 1, tzinfo=UTC)
 
 
-def document(name, created=OLD, changed=OLD, raw="a b c d"):
+def make_document(name, created=OLD, changed=OLD, raw="a b c d"):
     return DatedDocument(name, name.title(), created, changed, raw)
 
 
 def test_the_smallest_keys_of_each_group_are_kept_in_order():
     smallest = SmallestKeys(2)
     for group, key in [("b", 5), ("a", 9), ("a", 7), ("a", 8), ("a", 10), ("a", 8)]:
-        smallest.add(group, key, document(f"{group}{key}"))
-    assert [(group, key, one.id) for group, key, one in smallest] == [
+        smallest.add(group, key, make_document(f"{group}{key}"))
+    assert [(group, key, document.id) for group, key, document in smallest] == [
         ("a", 7, "a7"), ("a", 8, "a8"), ("b", 5, "b5")
     ]  # fmt: skip
 
@@ -250,29 +251,29 @@ def test_the_candidates_of_several_files_are_merged(tmp_path):
         rows = [
             {"id": name, "text": f"Of {name}", "title": name.upper(),
              "created": ("2014-05-01T00:00:00Z", "2020-05-01T00:00:00Z",
-                         "2020-06-01T00:00:00Z", "2017-05-01T00:00:00Z")[n]}
-            for n, name in enumerate(part)
+                         "2020-06-01T00:00:00Z", "2017-05-01T00:00:00Z")[i]}
+            for i, name in enumerate(part)
         ]  # fmt: skip
         path = tmp_path / "in" / f"{number}.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = Jsonl(name="own", paths=str(tmp_path / "in"), id="id")
     scan = CandidateScan(source, CUT_OFFS, 0, 9, True, tmp_path / "own", 1)
     assert len(scan) == 2
-    results = [scan.process_piece(piece) for piece in range(2)]
-    assert sum_counts(results, "sides") == {"between the cut-offs": 2, "member": 2, "non-member": 4}
-    assert sum_counts(results, "months") == {
+    scanned = [scan.process_piece(piece) for piece in range(2)]
+    assert sum_counts(scanned, "sides") == {"between the cut-offs": 2, "member": 2, "non-member": 4}
+    assert sum_counts(scanned, "months") == {
         "member 2014-05": 2, "non-member 2020-05": 2, "non-member 2020-06": 2
     }  # fmt: skip
-    assert sum_counts(results, "skipped") == {}
+    assert sum_counts(scanned, "skipped") == {}
     merged = scan.merge_candidates()
-    ids = {group: sorted(one.id for _, one in keyed) for group, keyed in merged.items()}
+    ids = {group: sorted(document.id for _, document in keyed) for group, keyed in merged.items()}
     assert ids == {
         "member": ["a", "e"], "non-member 2020-05": ["b", "f"], "non-member 2020-06": ["c", "g"]
     }  # fmt: skip
     for keyed in merged.values():
         assert [key for key, _ in keyed] == sorted(key for key, _ in keyed)
-    (first,) = (one for _, one in merged["member"] if one.id == "a")
-    assert first == DatedDocument("a", "A", OLD, OLD, "Of a")
+    (candidate,) = (document for _, document in merged["member"] if document.id == "a")
+    assert candidate == DatedDocument("a", "A", OLD, OLD, "Of a")
 
 
 def test_candidates_are_counted_by_what_becomes_of_them():
@@ -287,19 +288,16 @@ def test_candidates_are_counted_by_what_becomes_of_them():
         return raw
 
     groups = {
-        group: [(n, document(f"{group}{n}", raw=raw)) for n, raw in enumerate(own)]
-        for group, own in raws.items()
+        group: [(i, make_document(f"{group}{i}", raw=raw)) for i, raw in enumerate(texts)]
+        for group, texts in raws.items()
     }
     selected, counts = labelled_sets.select_documents(SimpleNamespace(text=text), groups, 3, 3)
-    assert {group: [one.longest for one in own] for group, own in selected.items()} == {
+    assert {group: [d.longest for d in documents] for group, documents in selected.items()} == {
         "member": ["a b c", "d e f", "k l m"], "non-member": ["q r s"]
     }  # fmt: skip
-    assert [(one.key, one.member) for one in selected["member"]] == [
-        (0, True),
-        (1, True),
-        (5, True),
-    ]
-    assert [one.member for one in selected["non-member"]] == [False]
+    assert [document.key for document in selected["member"]] == [0, 1, 5]
+    assert all(document.member for document in selected["member"])
+    assert [document.member for document in selected["non-member"]] == [False]
     assert counts.looked_at == {"member": 6, "non-member": 4}  # the first three are enough
     assert counts.too_short == {"member": 1, "non-member": 1}
     assert counts.unreadable == {"member": 1}
@@ -307,18 +305,21 @@ def test_candidates_are_counted_by_what_becomes_of_them():
     assert +counts.across == {"non-member": 1}
 
 
-def chosen(group, keys, **dates):
-    member = group == MEMBER
-    return [SelectedDocument(document(f"{group}{k}", **dates), k, "a b c d", member) for k in keys]
+def selection(group, keys, **dates):
+    documents = [make_document(f"{group}{key}", **dates) for key in keys]
+    return [
+        SelectedDocument(document, key, "a b c d", group == MEMBER)
+        for document, key in zip(documents, keys, strict=True)
+    ]
 
 
 def test_groups_are_cut_to_the_size_of_the_smaller_label():
-    members, others = chosen(MEMBER, [3, 1, 4, 6]), chosen(NONMEMBER, [5, 9, 2])
-    found = labelled_sets.balance_groups(
-        {MEMBER: members, "non-member 2020-01": others, "non-member 2020-02": others[:1]},
-        [members[1], others[0]], 3,
+    members, nonmembers = selection(MEMBER, [3, 1, 4, 6]), selection(NONMEMBER, [5, 9, 2])
+    balanced = labelled_sets.balance_groups(
+        {MEMBER: members, "non-member 2020-01": nonmembers, "non-member 2020-02": nonmembers[:1]},
+        [members[1], nonmembers[0]], 3,
     )  # fmt: skip
-    keys = {group: [one.key for one in own] for group, own in found.items()}
+    keys = {group: [d.key for d in documents] for group, documents in balanced.items()}
     assert keys == {
         "member": [3, 4], "non-member 2020-01": [9, 2], "non-member 2020-02": []
     }  # fmt: skip
@@ -326,12 +327,12 @@ def test_groups_are_cut_to_the_size_of_the_smaller_label():
 
 def test_a_set_per_month_and_length_has_its_rows_by_hash():
     groups = {
-        MEMBER: chosen(MEMBER, [3, 8]),
-        "non-member 2020-01": chosen(NONMEMBER, [5], created=None, changed=NEW),
+        MEMBER: selection(MEMBER, [3, 8]),
+        "non-member 2020-01": selection(NONMEMBER, [5], created=None, changed=NEW),
         "non-member 2020-02": [],
     }
     sets = [*labelled_sets.iter_labelled_sets(groups, [2, 4], "wiki")]
-    assert [one.name for one in sets] == ["length2-2020-01", "length4-2020-01"]
+    assert [labelled_set.name for labelled_set in sets] == ["length2-2020-01", "length4-2020-01"]
     common = {"benchmark": "wiki-2020-01", "length": 2, "setting": "original", "text": "a b"}
     assert sets[0].rows == [
         {**common, "id": "member3", "title": "Member3", "label": 1, "created": OLD.isoformat(),
@@ -346,8 +347,9 @@ def test_a_set_per_month_and_length_has_its_rows_by_hash():
 
 def test_members_that_were_edited_or_have_no_date_are_counted():
     members = [
-        *chosen(MEMBER, [1], changed=CUT_OFFS.members_before), *chosen(MEMBER, [2], changed=None),
-        *chosen(MEMBER, [3], created=None), *chosen(MEMBER, [4], changed=NEW),
+        *selection(MEMBER, [1], changed=CUT_OFFS.members_before),
+        *selection(MEMBER, [2], changed=None), *selection(MEMBER, [3], created=None),
+        *selection(MEMBER, [4], changed=NEW),
     ]  # fmt: skip
     assert labelled_sets.count_edited(members, CUT_OFFS) == {
         "members": 4,
@@ -367,14 +369,14 @@ def test_members_that_were_edited_or_have_no_date_are_counted():
 
 
 def test_shared_texts_are_counted_by_label_and_dropped_ones_are_said():
-    text = " ".join(f"w{n}" for n in range(16))
-    own = {
-        group: [SelectedDocument(document(f"{group}{n}"), n, words, group == MEMBER)
-                for n, words in enumerate(texts)]
+    text = " ".join(f"w{number}" for number in range(16))
+    documents = {
+        group: [SelectedDocument(make_document(f"{group}{number}"), number, words, group == MEMBER)
+                for number, words in enumerate(texts)]
         for group, texts in {
-            MEMBER: [text, *(" ".join(f"m{n}x{i}" for i in range(16)) for n in range(3))],
+            MEMBER: [text, *(" ".join(f"m{number}x{i}" for i in range(16)) for number in range(3))],
             NONMEMBER: [f"more {text}", f"other {text}",
-                        *(" ".join(f"n{n}x{i}" for i in range(16)) for n in range(3))],
+                        *(" ".join(f"n{number}x{i}" for i in range(16)) for number in range(3))],
         }.items()
     }  # fmt: skip
     counts = labelled_sets.CandidateCounts(across=Counter(member=2, other=1))
@@ -386,9 +388,9 @@ def test_shared_texts_are_counted_by_label_and_dropped_ones_are_said():
         "others_that_share_only_what_more_than_half_of_the_texts_share": 0,
         "left_out_since_they_repeat_a_text_of_the_other_side": 3,
     }
-    assert labelled_sets.count_shared_texts(own, [], counts, 16) == expected
-    dropped = [own[MEMBER][1], own[MEMBER][2], own[NONMEMBER][4]]
-    assert labelled_sets.count_shared_texts(own, dropped, counts, 16) == {
+    assert labelled_sets.count_shared_texts(documents, [], counts, 16) == expected
+    dropped = [documents[MEMBER][1], documents[MEMBER][2], documents[NONMEMBER][4]]
+    assert labelled_sets.count_shared_texts(documents, dropped, counts, 16) == {
         **expected,
         "members_that_share_13_words_with_a_non-member": 2,
         "non-members_that_share_13_words_with_a_member": 1,
@@ -421,7 +423,7 @@ def test_the_datasheet_of_small_sets(tmp_path, monkeypatch):
          "created": "2010-01-01T00:00:00+00:00"},
     ]  # fmt: skip
     undated = [{"text": "No", "label": 0, "benchmark": "a", "created": None}]
-    written = datasheet.write_benchmark(
+    benchmark = datasheet.write_benchmark(
         tmp_path,
         {"name": "wiki: own", "about": "About it.", "settings": {"seed": 0, "near_duplicates": "x"},
          "read": {"documents": {"member": 1200, "of_no_date": 3}, "on": True, "shares": [0.5]},
@@ -432,10 +434,10 @@ def test_the_datasheet_of_small_sets(tmp_path, monkeypatch):
     lines = files["length8"].read_text(encoding="utf-8").splitlines()
     assert [json.loads(line) for line in lines] == rows
     assert "é" in lines[1]
-    assert written.content == [
+    assert benchmark.content == [
         "data/length8.jsonl", "data/other.jsonl", "datasheet.json", "datasheet.md", "README.md"
     ]  # fmt: skip
-    assert written.counts == {"sets": 2}
+    assert benchmark.counts == {"sets": 2}
     assert (len({*clusters[0]}), clusters[0][0] == clusters[0][1]) == (2, True)
     sets = json.loads((tmp_path / "datasheet.json").read_text())["sets"]
     hashes = digests_by_name(files)
@@ -473,18 +475,17 @@ def test_the_datasheet_of_small_sets(tmp_path, monkeypatch):
 def test_a_blind_auroc_is_shown_with_its_interval_and_its_warning():
     blind = {"auroc": 0.61236, "low": 0.5, "high": 0.7, "warning": None}
     warned = {**blind, "warning": "Mind it."}
-    text = datasheet.render_markdown(
-        {"name": "n", "about": "a", "sets": [{"set": 1, "blind": b} for b in (blind, warned)]}
-    )
-    shown = "0.612 [0.500, 0.700]"
-    assert text.endswith(f"| 1 | {shown} |\n| 1 | {shown} Mind it. |\n")
+    sets = [{"set": 1, "blind": auroc} for auroc in (blind, warned)]
+    text = datasheet.render_markdown({"name": "n", "about": "a", "sets": sets})
+    interval = "0.612 [0.500, 0.700]"
+    assert text.endswith(f"| 1 | {interval} |\n| 1 | {interval} Mind it. |\n")
 
 
 def test_the_blind_row_draws_folds_once_where_there_are_many_texts(monkeypatch):
-    asked = []
+    calls = []
 
     def baseline(texts, member, seed, *, group, repeats):
-        asked.append((len(texts), member.sum(), group, repeats))
+        calls.append((len(texts), member.sum(), group, repeats))
         raise InterruptedError
 
     monkeypatch.setattr(datasheet, "blind_obstacle", lambda *_: "")
@@ -492,10 +493,10 @@ def test_the_blind_row_draws_folds_once_where_there_are_many_texts(monkeypatch):
     for number in (598, 600):
         with pytest.raises(InterruptedError):
             datasheet.blind_auroc_row(["a"] * number, [1, 0] * (number // 2), np.arange(number) % 9)
-    assert [(n, members, repeats == 1) for n, members, _, repeats in asked] == [
+    assert [(texts, members, repeats == 1) for texts, members, _, repeats in calls] == [
         (598, 299, False), (600, 300, True)
     ]  # fmt: skip
-    assert asked[1][2].tolist() == (np.arange(600) % 9).tolist()
+    assert calls[1][2].tolist() == (np.arange(600) % 9).tolist()
 
 
 def test_a_finished_benchmark_keeps_no_notes(tmp_path):
@@ -512,8 +513,9 @@ def test_a_finished_benchmark_keeps_no_notes(tmp_path):
     assert built[0].parent == tmp_path / "benchmark"
     assert built[0].name.startswith("wiki-")
     assert not (built[0] / "notes").exists()
-    other = datasheet.build_benchmark(str(tmp_path), "wiki", {}, {"n": 1}, {"a": "other"}, make)
-    assert other.path != built[0]
+    inputs = {"a": "other"}
+    changed = datasheet.build_benchmark(str(tmp_path), "wiki", {}, {"n": 1}, inputs, make)
+    assert changed.path != built[0]
     assert datasheet.digest_rows({"a": "1", "b": "2"}) == [
         {"file": "a", "sha256": "1"}, {"file": "b", "sha256": "2"}
     ]  # fmt: skip

@@ -98,7 +98,7 @@ def test_candidates_of_little_overlap_are_kept_and_members_stay(here):
     assert sheet["read"]["texts"] == 30
     assert sheet["name"] == "ngram_13_0.2 of in.jsonl"
     assert sheet["settings"] == {"ngram": 13, "max_share": 0.2}
-    assert [one["file"] for one in sheet["sources"]] == ["candidates", "corpus"]
+    assert [row["file"] for row in sheet["sources"]] == ["candidates", "corpus"]
     assert sheet["candidates"] == {
         "members": 1, "kept": len(kept) - 1, "left_out_for_overlap": 11 - len(kept),
         "left_out_as_shorter_than_an_n-gram": 1,
@@ -107,8 +107,8 @@ def test_candidates_of_little_overlap_are_kept_and_members_stay(here):
     assert low["share"] == "0.0 to 0.1"
     assert low["candidates"] == sum(share <= 0.1 for share in shares.values())
     assert (high["share"], high["members"]) == ("0.9 to 1.0", 1)
-    assert sum(one["candidates"] for one in sheet["shares"]) == 10
-    assert sum(one["members"] for one in sheet["shares"]) == kept[-1]["overlap"] == 1
+    assert sum(row["candidates"] for row in sheet["shares"]) == 10
+    assert sum(row["members"] for row in sheet["shares"]) == kept[-1]["overlap"] == 1
     words[0] = f"examples.path={jsonl(folder / 'known.jsonl', rows[:-1])}"
     with pytest.raises(DataError, match=r"select.max_share=0 of its 1-grams.*least share is"):
         selected(folder, *words, "select.ngram=1", "select.max_share=0")
