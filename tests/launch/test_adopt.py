@@ -236,7 +236,7 @@ def test_a_link_out_of_the_folder_is_not_copied(tmp_path, corpus, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("modell", "MODEL"), "kind is 'modell': give one of model, corpus."),
         (
@@ -256,29 +256,29 @@ def test_a_link_out_of_the_folder_is_not_copied(tmp_path, corpus, capsys):
         ),
     ],
 )
-def test_what_is_given_wrongly_is_named_with_its_remedy(tmp_path, model, words, said):
+def test_a_wrong_argument_is_named_with_its_remedy(tmp_path, model, words, message):
     kind, path, runs = (*words, str(tmp_path / "runs"))[:3]
     with pytest.raises(ConfigError) as raised:
         adopt(kind, str(model) if path == "MODEL" else path, runs)
-    said = said.format(model)
-    assert str(raised.value) == said
+    assert str(raised.value) == message.format(model)
 
 
 def test_an_adopted_model_names_its_source_and_a_part_its_whole(tmp_path, model):
-    made = adopt("model", str(model), str(tmp_path / "runs"))
-    config = yaml.safe_load((made.path / "config.yaml").read_text())
+    adopted = adopt("model", str(model), str(tmp_path / "runs"))
+    config = yaml.safe_load((adopted.path / "config.yaml").read_text())
     assert config == {"adopted_from": str(model)}
-    assert made.counts["parameters"] == 225_600
-    assert [*made.files] == sorted(f"hf/{name}" for name in file_digests_of_folder(model))
+    assert adopted.counts["parameters"] == 225_600
+    assert [*adopted.files] == sorted(f"hf/{name}" for name in file_digests_of_folder(model))
     with pytest.raises(ConfigError) as raised:
-        adopt("model", str(made.path / "hf"), str(tmp_path / "other"))
+        adopt("model", str(adopted.path / "hf"), str(tmp_path / "other"))
     assert str(raised.value) == (
-        f"path is '{made.path / 'hf'}': it is a part of the artefact {made.path}: give that folder."
+        f"path is '{adopted.path / 'hf'}': it is a part of the artefact {adopted.path}: give that "
+        "folder."
     )
     with pytest.raises(ConfigError) as raised:
-        adopt("model", str(made.path), str(tmp_path / "runs"))
+        adopt("model", str(adopted.path), str(tmp_path / "runs"))
     assert str(raised.value) == (
-        f"path is '{made.path}': it is an artefact of this runs folder already: use it as it is."
+        f"path is '{adopted.path}': it is an artefact of this runs folder already: use it as it is."
     )
 
 
@@ -300,17 +300,17 @@ def test_a_begun_or_another_folder_of_the_same_name_is_said_in_full(tmp_path, co
     assert adopt("corpus", str(corpus), str(tmp_path / "more")).path == begun
     assert not (begun / "half").exists()
     assert not (begun / ".adopting").exists()
-    other = tmp_path / "third" / "corpus" / corpus.name
+    existing = tmp_path / "third" / "corpus" / corpus.name
 
     def make(folder):
         (folder / "x").write_text("other")
         return WrittenFiles(["x"])
 
-    own = read_manifest(corpus)["digest"]
-    found = build_or_open(other, {}, {}, make).digest
+    own_digest = read_manifest(corpus)["digest"]
+    existing_digest = build_or_open(existing, {}, {}, make).digest
     with pytest.raises(ArtifactError) as raised:
         adopt("corpus", str(corpus), str(tmp_path / "third"))
     assert str(raised.value) == (
-        f"{other} exists already, with other content than {corpus} (its digest is {found[:12]}…, "
-        f"not {own[:12]}…): use that one, or give another runs."
+        f"{existing} exists already, with other content than {corpus} (its digest is "
+        f"{existing_digest[:12]}…, not {own_digest[:12]}…): use that one, or give another runs."
     )

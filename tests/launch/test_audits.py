@@ -98,35 +98,35 @@ def test_a_clean_twin_reads_the_same_texts_whatever_stage_members_would_be_in(mo
 
 def test_an_audit_of_a_reports_cells_is_conducted_and_its_conclusion_logged(monkeypatch, caplog):
     """Its own nodes are those of the pipeline; the others are those of the audit's command."""
-    ran = []
-    monkeypatch.setattr("contamination.audits.run.run", lambda stage: ran.append(stage) or stage)
+    stages = []
+    monkeypatch.setattr("contamination.audits.run.run", lambda stage: stages.append(stage) or stage)
     monkeypatch.setattr(
-        "contamination.audits.run.read_conclusions", lambda own: [f"{own.name} is well.", "Yes."]
+        "contamination.audits.run.read_conclusions", lambda run: [f"{run.name} is well.", "Yes."]
     )
     config = compose_pipeline(
         "experiment=quickstart", "name=herons", "runs=far", "wandb.project=own",
         "audits=[inflation,one_run_bound]",
     )  # fmt: skip
     with caplog.at_level("INFO"):
-        made = audits.run_audits(config, SimpleNamespace(path=Path("the report")))
-    assert made == ran
-    for stage, kind in zip(ran, ("Inflation", "OneRun"), strict=True):
+        audited = audits.run_audits(config, SimpleNamespace(path=Path("the report")))
+    assert audited == stages
+    for stage, kind in zip(stages, ("Inflation", "OneRun"), strict=True):
         assert (stage.name, stage.runs, stage.wandb.project) == ("herons", "far", "own")
         assert stage.audit["cells"] == "the report"
         assert stage.audit["_target_"].lower().endswith(f".{kind.lower()}")
-    assert [record.getMessage() for record in caplog.records] == [
+    assert caplog.messages == [
         "audit inflation: herons is well.", "audit inflation: Yes.",
         "audit one_run_bound: herons is well.", "audit one_run_bound: Yes.",
     ]  # fmt: skip
 
 
 def test_a_wrong_field_of_an_audit_is_refused_before_any_work(monkeypatch):
-    checked = []
+    checks = []
     monkeypatch.setattr(
-        "contamination.audits.base.check_audit", lambda audit, node: checked.append((audit, node))
+        "contamination.audits.base.check_audit", lambda audit, node: checks.append((audit, node))
     )
     check("audits=[inflation]")
-    ((audit, node),) = checked
+    ((audit, node),) = checks
     assert type(audit).__name__ == "Inflation"
     assert (audit.cells, node["cells"]) == ("REPORT", "REPORT")
     known = sorted(

@@ -116,21 +116,21 @@ def test_the_runs_of_a_cell_and_what_they_are_given(runs):
 def test_the_shared_texts_have_nothing_of_the_study(runs):
     cell = planned(*ALL_MODELS, "seed=4", "training.evaluate_tokens=1000")
     pipeline.run_cell(cell, Stages(ClusterConfig()), "inject")
-    own, study = cell.pretraining, stage_of(runs, "inject study")
+    pretraining, study = cell.pretraining, stage_of(runs, "inject study")
     shares = {
         name: getattr(cell.injection.injection, name)
         for name in ("base_fraction", "validation_fraction", "num_proc")
     }
     base = stage_of(runs, "inject base")
     assert base.injection == InjectionConfig(
-        members=0, nonmembers=0, part="base", budget_tokens=own.budget_tokens,
-        sequence_tokens=own.sequence_tokens, **shares,
+        members=0, nonmembers=0, part="base", budget_tokens=pretraining.budget_tokens,
+        sequence_tokens=pretraining.sequence_tokens, **shares,
     )  # fmt: skip
     assert base.tokenizer == TokenizerConfig(
-        vocab_size=own.vocab_size, train_characters=own.tokenizer_characters
+        vocab_size=pretraining.vocab_size, train_characters=pretraining.tokenizer_characters
     )
     assert (base.runs, base.seed, base.name, base.corpus, base.cluster) == (
-        study.runs, own.seed, study.name, cell.base_corpus, study.cluster
+        study.runs, pretraining.seed, study.name, cell.base_corpus, study.cluster
     )  # fmt: skip
     assert (base.benchmark, base.compared) == ({}, {})
     check = runs["inject base"].args[1]
@@ -154,27 +154,29 @@ def test_the_shared_texts_have_nothing_of_the_study(runs):
 def test_the_base_model_is_trained_by_its_own_recipe(runs):
     cell = planned(*ALL_MODELS, "training.micro_batch_sequences=6", "training.batch_sequences=12")
     pipeline.run_cell(cell, Stages(ClusterConfig(), slice="1/2"), "train")
-    own = cell.pretraining
+    pretraining = cell.pretraining
     base, reference = (stage_of(runs, f"train {name}") for name in ("base", "reference"))
     assert base.training.micro_batch_sequences == 2  # of 16 and 6
-    assert base.training.batch_sequences == own.batch_sequences == 16
-    assert base.training.learning_rate == own.learning_rate
+    assert base.training.batch_sequences == pretraining.batch_sequences == 16
+    assert base.training.learning_rate == pretraining.learning_rate
     assert base.training.checkpoint_every_steps == cell.training.training.checkpoint_every_steps
     unset = ("evaluate_every_steps", "shared_steps", "retain_folder", "reinforced_path")
     assert [getattr(base.training, name) for name in (*unset, "idk_answers")] == [None] * 5
     assert base.training.export_steps == []
-    assert (base.seed, base.deepspeed) == (own.seed, own.deepspeed)
-    assert reference.seed == derive_seed(own.seed, "reference") != own.seed
+    assert (base.seed, base.deepspeed) == (pretraining.seed, pretraining.deepspeed)
+    assert reference.seed == derive_seed(pretraining.seed, "reference") != pretraining.seed
     assert reference == replace(base, seed=reference.seed)
     assert base.training.init_seed is base.training.order_seed is None
 
 
-@pytest.mark.parametrize(("until", "last"), [("inject", "inject study"), ("train", "train study")])
-def test_a_cell_stops_after_the_stage_that_is_asked_for(runs, until, last):
+@pytest.mark.parametrize(
+    ("until", "last_title"), [("inject", "inject study"), ("train", "train study")]
+)
+def test_a_cell_stops_after_the_stage_that_is_asked_for(runs, until, last_title):
     cell = planned(*QUICK, "method=[loss]", "training.evaluate_every_steps=null")
     assert pipeline.run_cell(cell, Stages(ClusterConfig()), until) is None
     titles = ["inject base", "inject study", "train base", "train study"]
-    assert [*runs] == titles[: titles.index(last) + 1]
+    assert [*runs] == titles[: titles.index(last_title) + 1]
     if until == "train":
         assert stage_of(runs, "train study").validation_folder == ""
 
@@ -182,10 +184,10 @@ def test_a_cell_stops_after_the_stage_that_is_asked_for(runs, until, last):
 def test_a_slice_of_the_detection_is_made_for_each_scored_model(runs):
     cell = planned(*QUICK, "method=[loss]", "detection.processes=3")
     assert pipeline.run_cell(cell, Stages(ClusterConfig(), slice="2/8")) is None
-    made = {title: run for title, run in runs.items() if title.startswith("detect")}
+    detections = {title: run for title, run in runs.items() if title.startswith("detect")}
     names = ["clean", "contaminated", "step-00000003"]
-    assert [*made] == [f"detect {name} 2/8" for name in names]
-    for run in made.values():
+    assert [*detections] == [f"detect {name} 2/8" for name in names]
+    for run in detections.values():
         assert run.make is contamination.detection.run.run_slice
         assert (run.args[0].slice, run.args[1], run.processes) == ("2/8", None, 3)
 
@@ -208,15 +210,15 @@ def test_a_given_model_is_the_start_and_the_reference_base_is_itself(runs):
     assert (training.model.path, training.validation_folder) == (
         "tests/golden/target", "own text"
     )  # fmt: skip
-    clean, later = (stage_of(runs, f"detect {name}") for name in ("clean", "contaminated"))
-    assert clean.reference.path == later.reference.path == "tests/golden/target"
-    assert (clean.model.path, later.model.path) == ("tests/golden/target", "train study")
+    clean, contaminated = (stage_of(runs, f"detect {name}") for name in ("clean", "contaminated"))
+    assert clean.reference.path == contaminated.reference.path == "tests/golden/target"
+    assert (clean.model.path, contaminated.model.path) == ("tests/golden/target", "train study")
     assert clean.masked_lm.path is None
 
 
 def test_a_second_stage_trains_the_pretrained_model_on_its_texts(runs, monkeypatch):
-    checked = []
-    monkeypatch.setattr(second_stage, "check_finetuning_set", lambda *given: checked.append(given))
+    checks = []
+    monkeypatch.setattr(second_stage, "check_finetuning_set", lambda *args: checks.append(args))
     cell = planned(*TUNED, "second_stage.members_in=finetuning", "seed=3")
     paths = pipeline.run_cell(cell, Stages(ClusterConfig()))
     assert [*runs] == [
@@ -237,21 +239,21 @@ def test_a_second_stage_trains_the_pretrained_model_on_its_texts(runs, monkeypat
     assert (clean.injection.part, clean.injection.budget_tokens) == (
         "study", study.injection.budget_tokens
     )  # fmt: skip
-    first, last = stage_of(runs, "train study"), stage_of(runs, "train finetuning")
-    assert first.corpus_folder == "inject clean"
-    assert last == replace(
-        first, training=cell.second.training, corpus_folder="inject finetuning",
-        model=replace(first.model, path="train study"),
+    pretrained, finetuned = stage_of(runs, "train study"), stage_of(runs, "train finetuning")
+    assert pretrained.corpus_folder == "inject clean"
+    assert finetuned == replace(
+        pretrained, training=cell.second.training, corpus_folder="inject finetuning",
+        model=replace(pretrained.model, path="train study"),
     )  # fmt: skip
-    assert last.training.learning_rate == 1e-5
+    assert finetuned.training.learning_rate == 1e-5
     assert stage_of(runs, "detect clean").examples.path == "inject finetuning"
     assert paths == CellPaths(
         corpus="inject study", model="train finetuning", clean="detect clean",
         contaminated="detect contaminated", first="train study", finetuning="inject finetuning",
         exports=["detect step-00000003"],
     )  # fmt: skip
-    ((second, texts, deepspeed),) = checked
-    assert (second, texts.path, deepspeed) == (
+    ((stage, texts, deepspeed),) = checks
+    assert (stage, texts.path, deepspeed) == (
         cell.second, Path("inject finetuning"), cell.training.deepspeed
     )  # fmt: skip
 
@@ -271,15 +273,15 @@ def test_the_recipe_is_compared_with_the_texts_once_they_are_made(monkeypatch):
     monkeypatch.setattr(
         "contamination.injection.corpus.open_corpus", lambda path: opened.append(path) or corpus
     )
-    second = planned(*TUNED, "second_stage.members_in=both").second
-    recipe = replace(second.training, batch_sequences=4, warmup_steps=9)
+    stage = planned(*TUNED, "second_stage.members_in=both").second
+    recipe = replace(stage.training, batch_sequences=4, warmup_steps=9)
     texts = SimpleNamespace(path=Path("texts"))
-    second_stage.check_finetuning_set(replace(second, training=recipe), texts, {})
+    second_stage.check_finetuning_set(replace(stage, training=recipe), texts, {})
     assert opened == [Path("texts")]
     recipe = replace(recipe, warmup_steps=10)
-    said = r"^second_stage\.training\.warmup_steps is 10, but .* has 10 steps"
-    with pytest.raises(ConfigError, match=said):
-        second_stage.check_finetuning_set(replace(second, training=recipe), texts, {})
+    message = r"^second_stage\.training\.warmup_steps is 10, but .* has 10 steps"
+    with pytest.raises(ConfigError, match=message):
+        second_stage.check_finetuning_set(replace(stage, training=recipe), texts, {})
 
 
 @pytest.fixture
@@ -339,8 +341,8 @@ def test_a_run_is_named_for_its_bars_and_its_cost_is_of_all_its_processes(tmp_pa
     for stage_name, processes, devices in (
         ("train", 1, 4), ("train", 6, 6), ("inject", 1, 1), ("detect", 2, 4)
     ):  # fmt: skip
-        named = stages.make_artifact(stage_name, "x", make, processes)
-        assert named[0] == f"{stage_name} x"
+        environment = stages.make_artifact(stage_name, "x", make, processes)
+        assert environment[0] == f"{stage_name} x"
         assert recorded.pop() == (tmp_path, stage_name, "x", devices)
     assert Stages(ClusterConfig()).make_artifact("train", "y", make)[0] == "train y"
     assert recorded == []
@@ -351,7 +353,7 @@ def test_a_report_is_on_distinct_cells_and_of_the_configurations_own_name(monkey
     monkeypatch.setattr(
         contamination.analysis.run, "run", lambda stage: stages.append(stage) or "the report"
     )
-    monkeypatch.setattr(pipeline, "run_audits", lambda *given: audited.append(given))
+    monkeypatch.setattr(pipeline, "run_audits", lambda *arguments: audited.append(arguments))
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("pipeline", [*QUICK, "name=herons", "runs=far", "seed=9"])
     cell = CellPaths("corpus", "model", "clean", "contaminated")
@@ -388,7 +390,7 @@ def test_a_cell_of_a_labelled_benchmark_is_one_detection(runs):
 
 
 @pytest.mark.parametrize(
-    ("cluster", "launch", "words", "said"),
+    ("cluster", "launch", "words", "message"),
     [
         (
             {"kind": "slurm", "jobs": {"all": {"time": 5}}}, {}, ["model.path=tests/golden/target"],
@@ -402,11 +404,11 @@ def test_a_cell_of_a_labelled_benchmark_is_one_detection(runs):
         ({}, {}, [], "model.path is None: give the model to score, or several: a,b,c."),
     ],
 )  # fmt: skip
-def test_how_a_labelled_benchmark_is_not_run(cluster, launch, words, said):
+def test_a_labelled_benchmark_that_can_not_be_run_says_why(cluster, launch, words, message):
     settings = LaunchSettings(cluster=ClusterConfig(**cluster), launch=LaunchConfig(**launch))
     with pytest.raises(ConfigError) as raised:
         labelled_benchmark.check_cell(composed(*BENCHMARK, *words), settings)
-    assert str(raised.value) == said
+    assert str(raised.value) == message
 
 
 @pytest.mark.parametrize("stage", [None, "detect"])

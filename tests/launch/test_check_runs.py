@@ -265,22 +265,19 @@ def test_the_table_of_a_runs_folder_is_written_out(tmp_path):
         f"  orphaned      1.5 MB  {tmp_path}/c: x",
     ]
     assert format_paths(tmp_path, []) == f"{tmp_path}: no artefact"
-    (line,) = format_paths(
-        tmp_path, [CheckedPath(tmp_path, "whole", 1_234_567 * 10**9)]
-    ).splitlines()
-    assert line == f"{tmp_path}: 1 whole (1,234.6 TB)"
-    assert "(1 TB)" not in format_paths(tmp_path, [CheckedPath(tmp_path, "whole", 10**12)])
-    assert "(1.0 TB)" in format_paths(tmp_path, [CheckedPath(tmp_path, "whole", 10**12)])
+    for size, text in ((1_234_567 * 10**9, "1,234.6 TB"), (10**12, "1.0 TB")):
+        whole = [CheckedPath(tmp_path, "whole", size)]
+        assert format_paths(tmp_path, whole) == f"{tmp_path}: 1 whole ({text})"
 
 
 def test_each_remark_says_what_is_wrong(runs):
     (runs / "corpus/whole-000000000001/tokens/part").write_text("x" * 7)
-    found = {
+    faulty = {
         str(path.path.relative_to(runs)): path
         for path in inspect_runs(runs)
         if path.state != "whole"
     }
-    remarks = {name: path.remark for name, path in found.items() if "table" not in name}
+    remarks = {name: path.remark for name, path in faulty.items() if "table" not in name}
     damage = remarks.pop("scores/damaged-000000000001")
     assert damage.startswith("data.txt has the SHA-256 ")
     assert remarks == {
@@ -291,23 +288,28 @@ def test_each_remark_says_what_is_wrong(runs):
         "model/trained-000000000001/checkpoints": "nothing resumes from it",
         "corpus/whole-000000000001/tokens": "nothing resumes from it",
     }
-    assert found["corpus/whole-000000000001/tokens"].bytes == 7
-    (left,) = (path for name, path in found.items() if "table" in name)
-    assert (left.remark, left.bytes) == ("of a process that is gone", 4)
+    assert faulty["corpus/whole-000000000001/tokens"].bytes == 7
+    (temporary,) = (path for name, path in faulty.items() if "table" in name)
+    assert (temporary.remark, temporary.bytes) == ("of a process that is gone", 4)
     order = [path.state for path in inspect_runs(runs)]
     assert order == sorted(order, key=STATES.index)
     names = [str(path.path) for path in inspect_runs(runs) if path.state == "orphaned"]
     assert names == sorted(names)
 
 
+def checked_path(runs, path):
+    (checked,) = (checked for checked in inspect_runs(runs) if checked.path == path)
+    return checked
+
+
 def test_a_manifest_that_no_stage_wrote_is_another_ones(runs):
     for name, state in (("scores/mine", "foreign"), ("scores/mine-000000000001", "damaged")):
         (runs / name).mkdir()
         (runs / name / MANIFEST).write_text("{}")
-        (found,) = (path for path in inspect_runs(runs) if path.path == runs / name)
-        assert found.state == state
-        said = "no stage made it" if state == "foreign" else f"{MANIFEST} is not what was written ("
-        assert found.remark.startswith(said)
+        checked = checked_path(runs, runs / name)
+        assert checked.state == state
+        remark = "no stage made it" if state == "foreign" else f"{MANIFEST} is not what was written"
+        assert checked.remark.startswith(f"{remark} (" if state == "damaged" else remark)
     (runs / "scores/empty").mkdir()
     assert states(runs)["scores/empty"] == "unfinished"
     (runs / "scores/odd-000000000002").mkdir()
@@ -318,14 +320,14 @@ def test_a_manifest_that_no_stage_wrote_is_another_ones(runs):
 def test_what_is_removed_and_what_is_kept_is_said(runs, capsys, monkeypatch):
     (runs / "scores/damaged-000000000001/data.txt").write_bytes(b"y" * 1000)
     sizes = {path.path: path.bytes for path in inspect_runs(runs)}
-    asked = []
-    prune_paths(inspect_runs(runs), lambda question: asked.append(question) or False)
+    questions = []
+    prune_paths(inspect_runs(runs), lambda question: questions.append(question) or False)
     damaged = sizes[runs / "scores/damaged-000000000001"]
-    assert asked[1] == (
+    assert questions[1] == (
         f"Remove 1 ({damaged / 1000:.3g} kB), damaged; their commands make them again?"
     )
-    assert asked[0].startswith("Remove 5 (")
-    assert asked[0].endswith("), left over?")
+    assert questions[0].startswith("Remove 5 (")
+    assert questions[0].endswith("), left over?")
     assert capsys.readouterr().out == ""
     folder = runs / "scores/damaged-000000000001"
 
@@ -340,13 +342,13 @@ def test_what_is_removed_and_what_is_kept_is_said(runs, capsys, monkeypatch):
     prune_paths(inspect_runs(runs), lambda question: "damaged;" in question)
     assert capsys.readouterr().out == f"removed {folder}\n"
     with exclusive_build(runs / "model/half-000000000001"):
-        (found,) = (p for p in inspect_runs(runs) if p.path == runs / "model/half-000000000001")
-        assert found.state == "running"
-        assert found.remark == f"process {os.getpid()} on {socket.gethostname()} makes it"
+        checked = checked_path(runs, runs / "model/half-000000000001")
+        assert checked.state == "running"
+        assert checked.remark == f"process {os.getpid()} on {socket.gethostname()} makes it"
 
 
 def test_a_lease_and_a_temporary_file_are_left_over_by_their_process(runs):
-    before = {*states(runs)}
+    states_before = {*states(runs)}
     lease = lease_path(runs / "corpus" / "other-1")
     lease.parent.mkdir(exist_ok=True)
     lease.write_text("filelock/2\npid=7\nhost=far\nmode=lease\ntoken=ab\nduration=45.0\n")
@@ -357,10 +359,10 @@ def test_a_lease_and_a_temporary_file_are_left_over_by_their_process(runs):
     held = runs / "model/half-000000000001/.table.far.7.unfinished"  # its own command removes it
     held.write_text("half")
     os.utime(held, (0, 0))
-    assert {*states(runs)} - before == {str(lease.relative_to(runs))}
-    (found,) = (path for path in inspect_runs(runs) if path.path == lease)
-    assert (found.state, found.remark) == ("orphaned", "the lease of a process that is gone")
-    assert found.bytes == lease.stat().st_size
+    assert {*states(runs)} - states_before == {str(lease.relative_to(runs))}
+    checked = checked_path(runs, lease)
+    assert (checked.state, checked.remark) == ("orphaned", "the lease of a process that is gone")
+    assert checked.bytes == lease.stat().st_size
     for age, is_left in ((3500, False), (3700, True)):
         then = time.time() - age
         os.utime(far, (then, then))
@@ -405,8 +407,8 @@ def test_the_runs_folder_of_a_check_is_runs_by_default(runs, monkeypatch, capsys
         capsys.readouterr().err
     )
     assert check(monkeypatch, ".", "--prune", "--yes") == 0
-    said = capsys.readouterr().out
-    assert said.startswith(".: 2 whole (")
-    assert "), left over? yes\n" in said
+    output = capsys.readouterr().out
+    assert output.startswith(".: 2 whole (")
+    assert "), left over? yes\n" in output
     assert check(monkeypatch, "a", "b") == 2
     assert "launch check" in capsys.readouterr().err

@@ -105,6 +105,7 @@ def test_a_sweep_with_a_misspelt_field_does_not_begin(tmp_path):
         ("contamination status --", "--cost"),
         ("contamination detect vi", "view"),
         ("contamination audit be", "benchmark"),
+        ("contamination plan po", "power"),
         ("contamination adopt k", "kind=corpus"),
         pytest.param("contamination audit books pos", "positives=", marks=pytest.mark.slow),
         pytest.param("contamination detect view view.ex", "view.examples=", marks=pytest.mark.slow),
@@ -213,14 +214,14 @@ def test_the_words_of_a_command_that_hydra_does_not_know(name, words):
         ("contamination plan po", []),
     ],
 )
-def test_what_may_follow_is_written_out(monkeypatch, capsys, line, following):
+def test_the_completions_of_a_command_line_are_printed(monkeypatch, capsys, line, following):
     monkeypatch.setenv("COMP_LINE", line)
-    status, out, _ = call(monkeypatch, capsys, "-sc", "query=bash")
-    assert (status, out.split()) == (0, following)
+    status, output, _ = call(monkeypatch, capsys, "-sc", "query=bash")
+    assert (status, output.split()) == (0, following)
 
 
 @pytest.mark.parametrize(
-    ("line", "package", "arguments", "given"),
+    ("line", "package", "arguments", "completed_line"),
     [
         ("contamination detect method=lo", "detection", [], "contamination method=lo"),
         ("contamination detect view x=1 vi", "detection", ["view"], "contamination x=1 vi"),
@@ -238,15 +239,15 @@ def test_what_may_follow_is_written_out(monkeypatch, capsys, line, following):
     ],
 )  # fmt: skip
 def test_hydra_completes_the_overrides_of_a_stage(
-    monkeypatch, capsys, line, package, arguments, given
+    monkeypatch, capsys, line, package, arguments, completed_line
 ):
-    asked = []
+    calls = []
     monkeypatch.setattr(
-        cli, "_run_package", lambda *own: asked.append((*own, os.environ["COMP_LINE"])) or 3
+        cli, "_run_package", lambda *args: calls.append((*args, os.environ["COMP_LINE"])) or 3
     )
     monkeypatch.setenv("COMP_LINE", line)
     assert call(monkeypatch, capsys, "-sc", "query=bash")[0] == 3
-    assert asked == [(package, [*arguments, "-sc", "query=bash"], given)]
+    assert calls == [(package, [*arguments, "-sc", "query=bash"], completed_line)]
 
 
 @pytest.mark.parametrize(
@@ -265,26 +266,26 @@ def test_hydra_completes_the_overrides_of_a_stage(
     ],
 )
 def test_each_command_is_a_package_with_arguments(monkeypatch, capsys, words, package, arguments):
-    asked = []
-    monkeypatch.setattr(cli, "_run_package", lambda *own: asked.append(own) or 3)
+    calls = []
+    monkeypatch.setattr(cli, "_run_package", lambda *args: calls.append(args) or 3)
     assert call(monkeypatch, capsys, *words)[0] == 3
-    assert asked == [(package, arguments)]
+    assert calls == [(package, arguments)]
 
 
 @pytest.mark.parametrize(
     ("code", "status"), [("", 0), ("raise SystemExit(5)", 5), ("raise SystemExit('no')", 1)]
 )
 def test_a_packages_exit_status_is_the_commands(monkeypatch, code, status):
-    ran = []
+    calls = []
 
     def run_module(name, *, run_name, alter_sys):
-        ran.append((name, run_name, alter_sys, sys.argv[1:]))
+        calls.append((name, run_name, alter_sys, sys.argv[1:]))
         exec(code)
 
     monkeypatch.setattr(cli.runpy, "run_module", run_module)
     monkeypatch.setattr(sys, "argv", ["contamination", "old"])
     assert cli._run_package("analysis", ["a", "b"]) == status
-    assert ran == [("contamination.analysis", "__main__", True, ["a", "b"])]
+    assert calls == [("contamination.analysis", "__main__", True, ["a", "b"])]
 
 
 def test_options_become_overrides():
@@ -310,8 +311,8 @@ def test_a_list_has_a_title_and_a_line_for_each_choice(tmp_path, monkeypatch, ca
     assert cli.format_choices(["audits"]).splitlines() == [
         "audits:", "  a  Short", "  b  One (Shi et al. 2024) of two"
     ]  # fmt: skip
-    two = [line.rstrip() for line in cli.format_choices(["models", "audits"]).splitlines()]
-    assert two[:4] == ["models:", "  sub/c", "", "audits:"]
+    lines = [line.rstrip() for line in cli.format_choices(["models", "audits"]).splitlines()]
+    assert lines[:4] == ["models:", "  sub/c", "", "audits:"]
     with pytest.raises(ConfigError) as raised:
         cli.format_choices(["audits", "x"])
     assert str(raised.value) == (
@@ -323,8 +324,8 @@ def test_the_whole_help_of_the_lists_and_what_plan_needs(monkeypatch, capsys):
     assert "Usage:    contamination list [" in call(monkeypatch, capsys, "list", "--help")[1]
     for words in (["plan"], ["plan", "x"]):
         status, _, err = call(monkeypatch, capsys, *words)
-        said = "error: contamination plan: say what to plan: contamination plan power …\n"
-        assert (status, err) == (2, said)
+        message = "error: contamination plan: say what to plan: contamination plan power …\n"
+        assert (status, err) == (2, message)
     overview = call(monkeypatch, capsys)[1]
     for word in ("-h", "--help", "help"):
         assert call(monkeypatch, capsys, word)[:2] == (0, overview)
@@ -338,7 +339,7 @@ def launch(monkeypatch, capsys, *words):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["adopt", "kin=model"], "kin: unknown field. Did you mean kind? Known: kind, path, runs."),
         (["adopt", "kind=x"], "kind is 'x': give one of model, corpus."),
@@ -367,14 +368,14 @@ def launch(monkeypatch, capsys, *words):
         ),
     ],
 )  # fmt: skip
-def test_what_a_tool_of_the_launch_can_not_do(monkeypatch, capsys, tmp_path, words, said):
+def test_a_launch_command_that_can_not_run_says_why(monkeypatch, capsys, tmp_path, words, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
-    status, out, err = launch(monkeypatch, capsys, *words)
-    assert (status, out) == (2, "")
-    assert err.startswith(f"error: {said}")
-    assert err.count("\n") == 1
+    status, output, errors = launch(monkeypatch, capsys, *words)
+    assert (status, output) == (2, "")
+    assert errors.startswith(f"error: {message}")
+    assert errors.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -385,18 +386,18 @@ def test_what_a_tool_of_the_launch_can_not_do(monkeypatch, capsys, tmp_path, wor
         (["experiment=quickstart"], "pipeline", ["experiment=quickstart"]),
     ],
 )
-def test_hydra_runs_the_rest(monkeypatch, capsys, words, config, arguments):
+def test_hydra_runs_every_other_command(monkeypatch, capsys, words, config, arguments):
     from contamination.launch import __main__, downloads
 
-    ran = []
-    monkeypatch.setattr(__main__, "print_help_or_error", lambda name: ran.append(name))
+    calls = []
+    monkeypatch.setattr(__main__, "print_help_or_error", lambda name: calls.append(name))
     monkeypatch.setattr(
-        __main__, "run_hydra_command", lambda *own: ran.append((*own, sys.argv[1:])) or 7
+        __main__, "run_hydra_command", lambda *args: calls.append((*args, sys.argv[1:])) or 7
     )
     monkeypatch.setattr(__main__, "run_tool", lambda tool: 0)
     assert launch(monkeypatch, capsys, *words)[0] == 7
-    name, (found, function, given) = ran
-    assert (name, found, given) == ("launch", config, arguments)
+    name, (config_name, function, hydra_words) = calls
+    assert (name, config_name, hydra_words) == ("launch", config, arguments)
     expected = {
         "fetch": downloads.fetch, "plan-power": __main__._print_power_plan,
         "experiment=quickstart": __main__._run_configured_cell,
@@ -411,17 +412,17 @@ def test_a_report_hashes_as_its_launch_said(monkeypatch, tmp_path):
     from contamination.launch.cells import Launch
     from contamination.launch.saved_config import save_config
 
-    policies, reported = [], []
+    policies, launches = [], []
     monkeypatch.setattr(integrity, "set_hash_policy", policies.append)
-    monkeypatch.setattr(running, "report_on_launch", lambda own: reported.append(own) or 4)
+    monkeypatch.setattr(running, "report_on_launch", lambda launch: launches.append(launch) or 4)
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "launches" / "one"
     (folder / "cells").mkdir(parents=True)
-    for given, policy in (({"verify": "all"}, "all"), ({}, "changed")):
-        save_config(folder, {"name": "x", **given}, tmp_path)
+    for settings, policy in (({"verify": "all"}, "all"), ({}, "changed")):
+        save_config(folder, {"name": "x", **settings}, tmp_path)
         assert __main__._report_on_folder(Path("launches/one")) == 4
         assert policies.pop() == policy
-        assert reported.pop() == Launch(folder)
+        assert launches.pop() == Launch(folder)
 
 
 def test_the_worst_status_is_that_of_a_sweep(monkeypatch):
@@ -430,5 +431,5 @@ def test_the_worst_status_is_that_of_a_sweep(monkeypatch):
 
     monkeypatch.setattr(running, "conclude_sweep", lambda: 1)
     for code, status in ((0, 1), (1, 1), (2, 2), (130, 130), (143, 143)):
-        monkeypatch.setattr(__main__, "run_hydra_command", lambda *_, own=code: own)
+        monkeypatch.setattr(__main__, "run_hydra_command", lambda *_, own_status=code: own_status)
         assert __main__._run_launch() == status

@@ -343,7 +343,7 @@ def test_the_whole_forecast_of_the_papers_cell_is_written_out(papers, monkeypatc
 
 def test_each_run_of_a_small_cell_is_forecast(small):
     """On disk: the corpora twice, 20 bytes for a scored token, two checkpoints and the model."""
-    rows = [one.table_cells() for one in small.values()]
+    rows = [run.table_cells() for run in small.values()]
     trained = ["1", "0.00", "0.1", "0.001", "0.008"]
     assert [[*row[:3], *row[4:]] for row in rows] == [
         ["inject base", "1,000,000", "–", "–", "–", "–", "0.008"],
@@ -364,42 +364,43 @@ def test_each_run_of_a_small_cell_is_forecast(small):
 
 
 def test_the_runs_of_a_second_stage_are_in_their_order():
-    found = tuned("second_stage.members_in=finetuning")
-    assert [*found] == [
+    runs = tuned("second_stage.members_in=finetuning")
+    assert [*runs] == [
         "inject base", "inject study", "inject clean", "inject finetuning", "train base",
         "train study", "train finetuning", "detect clean", "detect contaminated",
         "detect step-00000005",
     ]  # fmt: skip
-    assert found["inject clean"].tokens == found["inject study"].tokens == 600_000
-    assert found["inject finetuning"].disk_bytes == 9 * 120 * 256
+    assert runs["inject clean"].tokens == runs["inject study"].tokens == 600_000
+    assert runs["inject finetuning"].disk_bytes == 9 * 120 * 256
     # the model and its export of step 5, and two checkpoints
-    assert found["train finetuning"].disk_bytes == 225_600 * (4 * 2 + 2 * (4 + 12))
+    assert runs["train finetuning"].disk_bytes == 225_600 * (4 * 2 + 2 * (4 + 12))
 
 
 def test_a_row_of_the_forecast_shows_what_is_known():
-    known = forecast.RunForecast("train x", 1_234_567.0, 3, 7200.0, 1.25e10, 4e7, 5e7)
-    assert known.table_cells() == [
+    whole_run = forecast.RunForecast("train x", 1_234_567.0, 3, 7200.0, 1.25e10, 4e7, 5e7)
+    assert whole_run.table_cells() == [
         "train x", "1,234,567", "3", "2 h 0 min", "6.00", "12.5", "0.040", "0.1"
     ]  # fmt: skip
-    nothing = ["detect y", "10", "–", "–", "–", "–", "–", "0.000"]
-    assert forecast.RunForecast("detect y", 10.0).table_cells() == nothing
+    unknown = ["detect y", "10", "–", "–", "–", "–", "–", "0.000"]
+    assert forecast.RunForecast("detect y", 10.0).table_cells() == unknown
     no_gpu = forecast.RunForecast("detect y", 10.0, 0, 60.0)
     assert no_gpu.table_cells()[2:5] == ["–", "60 s", "–"]
     instant = forecast.RunForecast("detect y", 10.0, 2, 0.0)
     assert instant.table_cells()[2:5] == ["2", "0 s", "0.00"]
-    assert [forecast.format_gigabytes(n) for n in (5e7, 4.9e7, 3e9)] == ["0.1", "0.049", "3.0"]
+    sizes = [forecast.format_gigabytes(size) for size in (5e7, 4.9e7, 3e9)]
+    assert sizes == ["0.1", "0.049", "3.0"]
 
 
 def test_the_training_and_the_basis_of_its_time_are_one_line_each(papers):
     assert forecast.describe_training(papers) == (
         "training: 824 steps of 16 × 2,048 tokens, learning rate 0.0001, constant"
     )
-    own = planned("experiment=quickstart")
-    assert forecast.describe_training(own) == (
+    quickstart = planned("experiment=quickstart")
+    assert forecast.describe_training(quickstart) == (
         "training: 147 steps of 16 × 256 tokens, learning rate 0.004, constant_with_warmup, "
         "warm-up 10 steps"
     )
-    assert forecast.describe_basis(own) == (
+    assert forecast.describe_basis(quickstart) == (
         "estimated (time as earlier runs took, else training.peak_tflops=989 (an H100's) gives it):"
     )
 
@@ -445,14 +446,14 @@ def test_the_table_of_downloads_is_written_out(papers, monkeypatch):
 
 def test_corpora_references_and_tokenizers_of_the_hub_are_listed(tmp_path):
     sample = "togethercomputer/RedPajama-Data-1T-Sample"
-    found = planned(
+    cell = planned(
         "experiment=quickstart", "corpus=redpajama_sample", "corpus@base_corpus=redpajama_sample",
         "base_corpus.config=part", f"corpus.path={sample}", "method=[reference,loss]",
         "reference.path=owner/small", "masked_lm.path=owner/unused",
         "model.path=null", "benchmark=[boolq]",
     )  # fmt: skip
     revision = "refs/convert/parquet"
-    assert downloads.list_downloads(found) == [
+    assert downloads.list_downloads(cell) == [
         downloads.DataSet("corpus", sample, None, ("train",), revision),
         downloads.DataSet("base_corpus", sample, "part", ("train",), revision),
         downloads.ModelFiles("reference.path", "owner/small"),
@@ -462,16 +463,16 @@ def test_corpora_references_and_tokenizers_of_the_hub_are_listed(tmp_path):
 
 
 def test_a_data_set_is_fetched_at_one_commit_split_by_split(monkeypatch):
-    asked = []
+    requests = []
 
     def commit(field, name, *, kind, revision):
-        asked.append((field, name, kind, revision))
+        requests.append((field, name, kind, revision))
         return "c0ffee"
 
     monkeypatch.setattr(hub, "commit_on_hub", commit)
-    monkeypatch.setattr(downloads, "download_split", lambda *rows: asked.append(rows))
+    monkeypatch.setattr(downloads, "download_split", lambda *rows: requests.append(rows))
     downloads.DataSet("corpus", "owner/name", "part", ("a", "b"), "main").fetch()
-    assert asked == [
+    assert requests == [
         ("corpus", "owner/name", "dataset", "main"),
         ("owner/name", "part", "a", "c0ffee"),
         ("owner/name", "part", "b", "c0ffee"),
@@ -480,17 +481,17 @@ def test_a_data_set_is_fetched_at_one_commit_split_by_split(monkeypatch):
 
 def test_fetching_says_what_it_fetches(monkeypatch, capsys):
     fetched = []
-    listed = [downloads.ModelFiles("model.path", "a/b"), downloads.ModelFiles("x.path", "c/d")]
+    models = [downloads.ModelFiles("model.path", "a/b"), downloads.ModelFiles("x.path", "c/d")]
     monkeypatch.setattr(downloads, "plan", lambda config, read_benchmarks: read_benchmarks)
     monkeypatch.setattr(
-        downloads, "list_downloads", lambda reads: [] if reads is not False else listed
+        downloads, "list_downloads", lambda reads: [] if reads is not False else models
     )
     monkeypatch.setattr(downloads.ModelFiles, "fetch", lambda self: fetched.append(self))
     downloads.fetch({})
-    assert fetched == listed
-    said = "model.path: a/b …\nx.path: c/d …\n2 in the hub's cache\n"
-    assert capsys.readouterr().out == said
-    listed.clear()
+    assert fetched == models
+    output = "model.path: a/b …\nx.path: c/d …\n2 in the hub's cache\n"
+    assert capsys.readouterr().out == output
+    models.clear()
     downloads.fetch({})
     assert capsys.readouterr().out == "nothing of this is on the hub\n"
     with pytest.raises(ConfigError) as raised:

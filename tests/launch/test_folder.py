@@ -502,7 +502,7 @@ SLURM = {"kind": "slurm", "jobs": {"all": {"time": 9}}}
 
 
 @pytest.mark.parametrize(
-    ("config", "given", "said"),
+    ("config", "fields", "message"),
     [
         (
             ClusterConfig, {"nodes": 2},
@@ -565,13 +565,13 @@ SLURM = {"kind": "slurm", "jobs": {"all": {"time": 9}}}
         ),
     ],
 )  # fmt: skip
-def test_a_wrong_field_of_a_launch_is_named_with_its_remedy(config, given, said):
+def test_a_wrong_field_of_a_launch_is_named_with_its_remedy(config, fields, message):
     with pytest.raises(ConfigError) as raised:
-        config(**given)
-    assert str(raised.value) == said
+        config(**fields)
+    assert str(raised.value) == message
 
 
-def test_what_a_launch_may_be_given():
+def test_fields_of_a_launch_at_the_ends_of_their_ranges_are_accepted():
     for kind in ("local", "torchrun", "datatrove"):
         assert ClusterConfig(kind=kind, processes=2).processes == 2
     assert ClusterConfig(kind="torchrun", nodes=2, node_rank=1, port=65535).port == 65535
@@ -599,9 +599,9 @@ def test_a_stages_job_options_are_its_own_before_those_of_all():
 
 def test_only_datatrove_makes_corpora_in_tasks():
     assert ClusterConfig(workers=3).tasks == TasksConfig()
-    found = ClusterConfig(kind="datatrove", workers=3, retries=4).tasks
-    assert (found.workers, found.retries) == (3, 4)
-    assert type(found) is TasksConfig
+    tasks = ClusterConfig(kind="datatrove", workers=3, retries=4).tasks
+    assert (tasks.workers, tasks.retries) == (3, 4)
+    assert type(tasks) is TasksConfig
 
 
 def test_a_launchs_folder_is_named_by_its_overrides(tmp_path):
@@ -620,9 +620,9 @@ def test_a_launchs_folder_is_named_by_its_overrides(tmp_path):
     assert not launch.is_registered
     launch.register([words, ["seed=9"]])
     assert launch.is_registered
-    found = verified_json((launch.folder / "cells.json").read_text())
-    assert found == {"cells": [digest, overrides_digest(["seed=9"])]}
-    assert [c.folder for c in launch.cells_in_sweep_order()] == [
+    registered = verified_json((launch.folder / "cells.json").read_text())
+    assert registered == {"cells": [digest, overrides_digest(["seed=9"])]}
+    assert [each.folder for each in launch.cells_in_sweep_order()] == [
         cell.folder, launch.cell(["seed=9"]).folder
     ]  # fmt: skip
     assert cell.read_overrides() == words
@@ -639,8 +639,8 @@ def test_cells_are_known_without_the_list_of_a_sweep(launch):
 
 def test_a_launch_reads_what_its_command_said(tmp_path, launch):
     save_config(launch.folder, {"name": "x", "runs": "elsewhere", "seed": 3}, tmp_path)
-    found = launch.read_config()
-    assert (found.name, found.runs, found.seed) == ("x", str(tmp_path / "runs"), 3)
+    config = launch.read_config()
+    assert (config.name, config.runs, config.seed) == ("x", str(tmp_path / "runs"), 3)
 
 
 def test_a_single_cell_has_no_name_and_no_number(tmp_path):
@@ -723,10 +723,10 @@ def test_problems_of_slices_are_told_together(launch):
     cell = launch.cells()[0]
     cell.write_outcome(Outcome("waiting", stage="train"))
     cell.write_jobs({"detect 1/2": "8_1", "detect 2/2": "8_2", "detect": "9"})
-    for number, each in enumerate(cell.slice_folders(), 1):
-        each.folder.mkdir(parents=True)
-        each.write_failure(DataError(f"text {number} is empty"))
-    assert [each.folder.name for each in cell.slice_folders()] == ["1-of-2", "2-of-2"]
+    for number, slice_folder in enumerate(cell.slice_folders(), 1):
+        slice_folder.folder.mkdir(parents=True)
+        slice_folder.write_failure(DataError(f"text {number} is empty"))
+    assert [path.folder.name for path in cell.slice_folders()] == ["1-of-2", "2-of-2"]
     assert read_cell_state(cell) == CellState(
         "waiting", "train done; of 2 slices 2 failed; detect: job 9",
         problem="text 1 is empty; text 2 is empty",
@@ -760,8 +760,8 @@ def test_status_with_the_cost_is_written_out(tmp_path):
         Cost("inject", "study", 30, 2, "cpu", "c"), Cost("train", "base", 3600, 2, "cuda", "m"),
         Cost("train", "study", 1800, 2, "cuda", "m"), Cost("detect", "clean", 60, 1, "cpu", "s"),
     ]  # fmt: skip
-    for cell, own in ((done, costs), (failed, costs[:2])):
-        lines = "".join(json.dumps(asdict(cost)) + "\n" for cost in own)
+    for cell, costs_of_cell in ((done, costs), (failed, costs[:2])):
+        lines = "".join(json.dumps(asdict(cost)) + "\n" for cost in costs_of_cell)
         (cell.folder / "costs.jsonl").write_text(lines)
     rows = [re.split("  +", line) for line in status(tmp_path, cost=True).splitlines()]
     assert rows == [
@@ -788,7 +788,7 @@ def test_the_snapshot_has_the_packages_and_their_changes(tmp_path, monkeypatch):
     for name in ("conf/d.yaml", "core/a.py", "launch/b/c.py"):
         content.update(f"{name}\n{name}".encode())
     assert code == folder / f"code-{content.hexdigest()[:12]}"
-    files = {str(p.relative_to(code)): p for p in code.rglob("*") if p.is_file()}
+    files = {str(path.relative_to(code)): path for path in code.rglob("*") if path.is_file()}
     assert {*files} == {
         "REVISION", "changes.diff", "conf/d.yaml", "contamination/__init__.py", "core/a.py",
         "launch/b/c.py",
@@ -799,16 +799,16 @@ def test_the_snapshot_has_the_packages_and_their_changes(tmp_path, monkeypatch):
 
 
 def test_the_changes_of_a_snapshot_are_gits(tmp_path, monkeypatch):
-    asked = []
+    calls = []
 
     def git(call, **options):
-        asked.append((call, options["cwd"]))
-        return SimpleNamespace(stdout="- a\n", returncode=len(asked) - 1)
+        calls.append((call, options["cwd"]))
+        return SimpleNamespace(stdout="- a\n", returncode=len(calls) - 1)
 
     monkeypatch.setattr(snapshot, "HOME", tmp_path)
     monkeypatch.setattr(snapshot.subprocess, "run", git)
     assert [snapshot._read_changes(), snapshot._read_changes()] == ["- a\n", ""]
-    assert asked == [(["git", "diff", "HEAD"], tmp_path)] * 2
+    assert calls == [(["git", "diff", "HEAD"], tmp_path)] * 2
     monkeypatch.undo()
     monkeypatch.setenv("PATH", "/nowhere")
     assert snapshot._read_changes() == ""
@@ -819,10 +819,11 @@ def test_the_changes_of_a_snapshot_are_gits(tmp_path, monkeypatch):
 
 def test_python_finds_the_snapshots_code_before_other_folders(tmp_path, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    own = {"PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
-    assert snapshot.environment_variables(tmp_path) == own
+    variables = {"PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
+    assert snapshot.environment_variables(tmp_path) == variables
     monkeypatch.setenv("PYTHONPATH", "/a:/b")
-    assert snapshot.environment_variables(tmp_path) == {**own, "PYTHONPATH": f"{tmp_path}:/a:/b"}
+    variables["PYTHONPATH"] += ":/a:/b"
+    assert snapshot.environment_variables(tmp_path) == variables
 
 
 def test_a_half_written_snapshot_is_removed_and_one_that_another_process_made_is_used(
@@ -832,20 +833,16 @@ def test_a_half_written_snapshot_is_removed_and_one_that_another_process_made_is
     (home / "core").mkdir(parents=True)
     (home / "core" / "a.py").write_text("a")
     monkeypatch.setattr(snapshot, "HOME", home)
-    real = snapshot._copy_code
+    copy_code = snapshot._copy_code
 
     def copy_too_late(files, folder):
-        real(files, folder)
-        made = tmp_path / "launch" / f"code-{snapshot._files_and_digest(home)[1][:12]}"
-        real(files, made)
+        copy_code(files, folder)
+        other_copy = tmp_path / "launch" / f"code-{snapshot._files_and_digest(home)[1][:12]}"
+        copy_code(files, other_copy)
 
     monkeypatch.setattr(snapshot, "_copy_code", copy_too_late)
     code = snapshot.take_snapshot(tmp_path / "launch")
     assert [*(tmp_path / "launch").iterdir()] == [code]
-
-
-def recorded_log(caplog):
-    return [record.getMessage() for record in caplog.records]
 
 
 def test_cells_without_a_result_are_logged_once_for_each_reason(launch, caplog):
@@ -854,19 +851,21 @@ def test_cells_without_a_result_are_logged_once_for_each_reason(launch, caplog):
     failed.write_failure(DataError("a text is empty"))
     stopped.write_outcome(Outcome("stopped", error="a text is empty"))
     assert running._log_cells_in_states(launch) == 1
-    assert recorded_log(caplog) == [
+    assert caplog.messages == [
         "failed: seed=1; seed=2: a text is empty",
         "failed: seed=3: its process ended before it did",
     ]
     caplog.clear()
     assert running._log_cells_in_states(launch, ("waiting",)) == 0
-    assert recorded_log(caplog) == []
+    assert caplog.messages == []
 
 
 def test_the_report_on_a_launch_says_how_many_cells_are_done(launch, monkeypatch, caplog):
-    reported = []
+    reports = []
     monkeypatch.setattr(
-        running, "_report_on_done_cells", lambda config, own: reported.append((config, own))
+        running,
+        "_report_on_done_cells",
+        lambda config, launch: reports.append((config, launch)),
     )
     save_config(launch.folder, {"name": "x"}, launch.folder)
     for cell in launch.cells():
@@ -875,16 +874,16 @@ def test_the_report_on_a_launch_says_how_many_cells_are_done(launch, monkeypatch
         assert running.report_on_launch(launch) == 0
         launch.cells()[0].write_outcome(Outcome("waiting", stage="train"))
         assert running.report_on_launch(launch) == 1
-    assert recorded_log(caplog) == [
+    assert caplog.messages == [
         "sweep: 4 of 4 cells done.",
         "failed: seed=0: its process ended before it did",
         "sweep: 3 of 4 cells done.",
     ]
-    assert [(config.name, own) for config, own in reported] == [("x", launch)] * 2
+    assert [(config.name, reported) for config, reported in reports] == [("x", launch)] * 2
 
 
 @pytest.mark.parametrize(
-    ("given", "called", "status"),
+    ("settings", "step", "status"),
     [
         ({}, "report", 5),
         ({"launch": {"dry_run": True}}, None, 0),
@@ -892,7 +891,7 @@ def test_the_report_on_a_launch_says_how_many_cells_are_done(launch, monkeypatch
         ({"cluster": {"kind": "slurm", "jobs": {"all": {"time": 5}}}}, "submit", 7),
     ],
 )
-def test_a_sweep_is_concluded_by_its_kind(launch, monkeypatch, given, called, status):
+def test_a_sweep_is_concluded_by_its_kind(launch, monkeypatch, settings, step, status):
     calls, code = [], launch.folder / "code-1"
     for name, title, answer in (
         ("report_on_launch", "report", 5),
@@ -900,53 +899,53 @@ def test_a_sweep_is_concluded_by_its_kind(launch, monkeypatch, given, called, st
         ("_submit_or_report", "submit", 7),
     ):
         monkeypatch.setattr(
-            running, name, lambda *own, t=title, a=answer: calls.append((t, *own)) or a
+            running, name, lambda *args, step=title, a=answer: calls.append((step, *args)) or a
         )
     config = OmegaConf.create({"launch": {"dry_run": False}, "runs": "x", "name": "y"})
-    monkeypatch.setattr(running.SweepCallback, "config", OmegaConf.merge(config, given))
+    monkeypatch.setattr(running.SweepCallback, "config", OmegaConf.merge(config, settings))
     monkeypatch.setattr(running.SweepCallback, "code", code)
     monkeypatch.setenv(running.CODE, "old")
     assert running.conclude_sweep() == status
     assert running.CODE not in os.environ
-    more = (code, *(call for call in calls[0][3:])) if called == "submit" else ()
-    assert calls == ([(called, launch, *more)] if called else [])
+    arguments = (code, *(call for call in calls[0][3:])) if step == "submit" else ()
+    assert calls == ([(step, launch, *arguments)] if step else [])
     calls.clear()
     monkeypatch.setattr(running.SweepCallback, "code", None)
-    assert running.conclude_sweep() == (0 if called is None else 1)
+    assert running.conclude_sweep() == (0 if step is None else 1)
     monkeypatch.setattr(running.SweepCallback, "config", None)
     assert running.conclude_sweep() == 0
     assert calls == []
 
 
 def test_jobs_are_submitted_for_the_cells_that_have_none_queued(launch, monkeypatch, caplog):
-    submitted, cells = [], launch.cells()
+    submissions, cells = [], launch.cells()
     for cell, job in zip(cells, ("1", "2", "3", None), strict=True):
         cell.write_outcome(Outcome("waiting"))
         cell.write_jobs({"inject": job} if job else {})
     cells[2].write_outcome(Outcome("done", paths={}))
     queued = {"1", "9"}
-    monkeypatch.setattr(running.slurm, "queued_job_ids", lambda own: queued)
-    monkeypatch.setattr(running.slurm, "submit_cells", lambda *given: submitted.append(given))
-    monkeypatch.setattr(running, "report_on_launch", lambda own: 5)
+    monkeypatch.setattr(running.slurm, "queued_job_ids", lambda cells: queued)
+    monkeypatch.setattr(running.slurm, "submit_cells", lambda *args: submissions.append(args))
+    monkeypatch.setattr(running, "report_on_launch", lambda launch: 5)
     settings = LaunchSettings(cluster=ClusterConfig(**SLURM), launch=LaunchConfig(stage="train"))
     with caplog.at_level("INFO"):
         assert running._submit_or_report(launch, launch.folder, settings) == 0
-    assert submitted == [(launch, launch.folder, settings.cluster, [cells[1], cells[3]], "train")]
-    assert "jobs of this launch that are still queued go on: 1 9" in recorded_log(caplog)
+    assert submissions == [(launch, launch.folder, settings.cluster, [cells[1], cells[3]], "train")]
+    assert "jobs of this launch that are still queued go on: 1 9" in caplog.messages
     queued.clear()
     for cell in cells:
         cell.write_outcome(Outcome("done", paths={}))
     assert running._submit_or_report(launch, launch.folder, settings) == 5
-    assert len(submitted) == 1
+    assert len(submissions) == 1
 
 
 def test_an_error_that_several_cells_have_is_logged_in_full_once(launch, monkeypatch, caplog):
-    ran, cells = [], launch.cells()
+    runs, cells = [], launch.cells()
 
     def fail(config, settings, stages):
-        ran.append((config, settings, stages))
+        runs.append((config, settings, stages))
         raise [DataError("a text is empty"), DataError("a text is empty"), KeyError("x")][
-            len(ran) - 1
+            len(runs) - 1
         ]
 
     monkeypatch.setattr(running, "_run_or_prepare_cell", fail)
@@ -957,12 +956,12 @@ def test_an_error_that_several_cells_have_is_logged_in_full_once(launch, monkeyp
     with caplog.at_level("INFO"):
         for cell in cells[:3]:
             running._run_sweep_cell("config", settings, cell.read_overrides())
-    assert ran == [
+    assert runs == [
         ("config", settings, Stages(settings.cluster, cell.folder, code, in_turn=True))
         for cell in cells[:3]
     ]
-    *said, trace = recorded_log(caplog)
-    assert said == [
+    *messages, trace = caplog.messages
+    assert messages == [
         "cell 1 of 4: seed=0", "this cell failed: a text is empty",
         "cell 2 of 4: seed=1", "this cell failed: as an earlier one did",
         "cell 3 of 4: seed=2",
@@ -972,7 +971,7 @@ def test_an_error_that_several_cells_have_is_logged_in_full_once(launch, monkeyp
     monkeypatch.setattr(running, "_run_or_prepare_cell", lambda *_: None)
     with caplog.at_level("INFO"):
         running._run_sweep_cell("config", settings, ["seed=7", "a=2"])
-    assert recorded_log(caplog)[-1] == "cell: seed=7 a=2"
+    assert caplog.messages[-1] == "cell: seed=7 a=2"
 
 
 def test_the_folders_of_a_done_cell_are_absolute(tmp_path, monkeypatch):
@@ -1009,9 +1008,9 @@ def test_a_done_cell_whose_record_has_another_form_is_damaged(launch):
     cell.write_outcome(Outcome("done", paths={"colour": "red"}))
     with pytest.raises(ArtifactError) as raised:
         launch.done_cell_paths()
-    said = str(raised.value)
-    assert said.startswith(f"{cell.folder / 'outcome.json'} is damaged (")
-    assert said.endswith("): give the launch's command again, which writes it.")
+    message = str(raised.value)
+    assert message.startswith(f"{cell.folder / 'outcome.json'} is damaged (")
+    assert message.endswith("): give the launch's command again, which writes it.")
 
 
 def test_a_gpu_is_asked_for_only_where_a_driver_is(monkeypatch):
@@ -1030,18 +1029,19 @@ def test_a_gpu_is_asked_for_only_where_a_driver_is(monkeypatch):
 
 
 def test_the_costs_of_a_cell_are_in_their_order(tmp_path):
-    one, two = Cost("train", "a", 1.5, 1, "cpu", "m"), Cost("inject", "b", 2.0, 1, "cpu", None)
-    with_gpu = Cost("train", "c", 1800.0, 4, "cuda", None)
+    training = Cost("train", "a", 1.5, 1, "cpu", "m")
+    injection = Cost("inject", "b", 2.0, 1, "cpu", None)
+    training_on_gpus = Cost("train", "c", 1800.0, 4, "cuda", None)
     for folder, costs in (
-        (tmp_path / "slices" / "2-of-2", [two]),
-        (tmp_path / "slices" / "1-of-2", [one]),
-        (tmp_path, [with_gpu, one]),
+        (tmp_path / "slices" / "2-of-2", [injection]),
+        (tmp_path / "slices" / "1-of-2", [training]),
+        (tmp_path, [training_on_gpus, training]),
     ):
         folder.mkdir(parents=True, exist_ok=True)
         lines = [json.dumps(asdict(cost)) for cost in costs]
         (folder / "costs.jsonl").write_text("\n".join([lines[0], "{", *lines[1:]]))
-    assert read_costs(tmp_path) == [with_gpu, one, one, two]
-    assert (with_gpu.gpu_hours, one.gpu_hours) == (2.0, 0.0)
+    assert read_costs(tmp_path) == [training_on_gpus, training, training, injection]
+    assert (training_on_gpus.gpu_hours, training.gpu_hours) == (2.0, 0.0)
     assert read_costs(tmp_path / "nowhere") == []
 
 
@@ -1101,12 +1101,12 @@ def test_a_record_that_is_no_file_is_none(tmp_path):
 @pytest.fixture
 def hydra(monkeypatch):
     """Hydra's configuration of a command with these words, run by its own launcher."""
-    own = SimpleNamespace(
+    hydra_config = SimpleNamespace(
         overrides=SimpleNamespace(task=["seed=0", "a=1"]), mode=RunMode.RUN,
         launcher={"_target_": "hydra._internal.core_plugins.basic_launcher.BasicLauncher"},
     )  # fmt: skip
-    monkeypatch.setattr(running.HydraConfig, "get", lambda: own)
-    return own
+    monkeypatch.setattr(running.HydraConfig, "get", lambda: hydra_config)
+    return hydra_config
 
 
 def test_cells_run_in_turn_by_hydras_own_launcher_alone(hydra):
@@ -1119,14 +1119,14 @@ def test_cells_run_in_turn_by_hydras_own_launcher_alone(hydra):
 
 
 def test_a_cell_that_runs_here_saves_its_configuration_first(launch, monkeypatch, hydra, tmp_path):
-    cell, ran, config = launch.cell(["b=1"]), [], OmegaConf.create({"seed": 0, "launch": {}})
+    cell, runs, config = launch.cell(["b=1"]), [], OmegaConf.create({"seed": 0, "launch": {}})
     stages = Stages(ClusterConfig(), cell.folder, tmp_path / "code")
-    monkeypatch.setattr(running, "_run_cell", lambda *given, **more: ran.append((given, more)))
+    monkeypatch.setattr(running, "_run_cell", lambda *args, **kw: runs.append((args, kw)))
     monkeypatch.setattr(running, "_is_cell_done", lambda *_: True)
     for plan, was_done in (("a plan", False), (None, True)):
         running._run_or_prepare_cell(config, LaunchSettings(), stages, plan)
-        given = (config, LaunchSettings(), stages, plan)
-        assert ran.pop() == (given, {"cell_was_done": was_done})
+        arguments = (config, LaunchSettings(), stages, plan)
+        assert runs.pop() == (arguments, {"cell_was_done": was_done})
     saved = load_config(cell.folder)
     assert (saved.seed, saved.launch.cell) == (0, str(cell.folder))
     assert saved.hydra.searchpath == [f"file://{tmp_path}/code/conf"]
@@ -1137,10 +1137,10 @@ def test_a_cell_that_runs_here_saves_its_configuration_first(launch, monkeypatch
 def test_a_cell_of_slurm_is_prepared_for_its_jobs(launch, monkeypatch, hydra, tmp_path):
     cell, config = launch.cells()[0], OmegaConf.create({"seed": 0, "launch": {}})
     settings = LaunchSettings(cluster=ClusterConfig(**SLURM))
-    stages, queued, planned = Stages(settings.cluster, cell.folder, tmp_path), {"7"}, []
+    stages, queued, plans = Stages(settings.cluster, cell.folder, tmp_path), {"7"}, []
 
-    def check(*given, **more):
-        planned.append((given, more))
+    def check(*arguments, **keywords):
+        plans.append((arguments, keywords))
         return "the plan"
 
     monkeypatch.setattr(running.slurm, "queued_job_ids", lambda cells: queued & {"7"})
@@ -1150,16 +1150,16 @@ def test_a_cell_of_slurm_is_prepared_for_its_jobs(launch, monkeypatch, hydra, tm
     assert not (cell.folder / "config.yaml").exists()
     queued.clear()
     running._run_or_prepare_cell(config, settings, stages)
-    assert planned == [((config, settings, stages), {"cell_was_done": False})]
+    assert plans == [((config, settings, stages), {"cell_was_done": False})]
     assert load_config(cell.folder).launch.cell == str(cell.folder)
     assert cell.read_outcome() == Outcome("waiting")
-    made = tmp_path / "made"
-    made.mkdir()
-    (made / "manifest.json").touch()
-    done = Outcome("done", paths={"corpus": str(made)}, content={"x": "given"})
-    cell.write_outcome(done)
+    corpus = tmp_path / "made"
+    corpus.mkdir()
+    (corpus / "manifest.json").touch()
+    done_outcome = Outcome("done", paths={"corpus": str(corpus)}, content={"x": "given"})
+    cell.write_outcome(done_outcome)
     running._run_or_prepare_cell(config, settings, stages, "given")
-    assert (cell.read_outcome(), len(planned)) == (done, 1)
+    assert (cell.read_outcome(), len(plans)) == (done_outcome, 1)
     monkeypatch.setattr(
         running, "input_digests", lambda plan: (_ for _ in ()).throw(DataError("it is empty"))
     )
@@ -1173,10 +1173,10 @@ def test_a_cell_that_ran_names_its_folders_and_with_slurm_its_inputs(
     launch, monkeypatch, tmp_path, kind
 ):
     monkeypatch.chdir(tmp_path)
-    cell, seen = launch.cells_in_sweep_order()[1], []
+    cell, runs = launch.cells_in_sweep_order()[1], []
 
     def run_cell(plan, stages, until):
-        seen.append((plan, until, os.environ.get(OUTER_TITLE), cell.read_running()[0].stage))
+        runs.append((plan, until, os.environ.get(OUTER_TITLE), cell.read_running()[0].stage))
         return CellPaths("c", "m", "s", "t", exports=["e"])
 
     monkeypatch.setattr("contamination.launch.pipeline.run_cell", run_cell)
@@ -1184,44 +1184,45 @@ def test_a_cell_that_ran_names_its_folders_and_with_slurm_its_inputs(
     cluster = ClusterConfig(**SLURM) if kind == "slurm" else ClusterConfig()
     settings = LaunchSettings(cluster=cluster, launch=LaunchConfig(stage="detect"))
     running._run_cell(OmegaConf.create(), settings, Stages(cluster, cell.folder), "the plan")
-    assert seen == [("the plan", "detect", "cell 2 of 4", "detect")]
+    assert runs == [("the plan", "detect", "cell 2 of 4", "detect")]
     paths = {"corpus": "c", "model": "m", "clean": "s", "contaminated": "t"}
-    found = cell.read_outcome()
-    own = {name: str(tmp_path / path) for name, path in paths.items()}
-    assert found.paths == {**own, "exports": [str(tmp_path / "e")]}
-    assert (found.state, found.content) == ("done", {"x": "the plan"} if kind == "slurm" else None)
+    outcome = cell.read_outcome()
+    absolute_paths = {name: str(tmp_path / path) for name, path in paths.items()}
+    content = {"x": "the plan"} if kind == "slurm" else None
+    assert outcome.paths == {**absolute_paths, "exports": [str(tmp_path / "e")]}
+    assert (outcome.state, outcome.content) == ("done", content)
 
 
 def test_a_cell_of_a_labelled_benchmark_keeps_what_it_says(launch, monkeypatch):
     cell, settings = launch.cells()[0], LaunchSettings()
     stages = Stages(settings.cluster, cell.folder)
     outcome = Outcome("done", paths={"model": "m", "scores": "s"})
-    monkeypatch.setattr(running.labelled_benchmark, "run_cell", lambda *given: outcome)
+    monkeypatch.setattr(running.labelled_benchmark, "run_cell", lambda *_: outcome)
     running._run_cell(OmegaConf.create({"examples": {"x": 1}}), settings, stages)
     assert cell.read_outcome() == outcome
 
 
 def test_a_launch_is_created_and_keeps_the_configuration_of_queued_jobs(tmp_path, monkeypatch):
-    asked = []
+    queries = []
     monkeypatch.setattr(running.snapshot, "take_snapshot", lambda folder: folder / "code-1")
     monkeypatch.setattr(
-        running.slurm, "queued_job_ids", lambda cells: asked.append(cells) or {*queued}
+        running.slurm, "queued_job_ids", lambda cells: queries.append(cells) or {*queued}
     )
     config = {"runs": str(tmp_path), "name": "study", "cluster": {"kind": "slurm"}, "seed": 0}
     words, cells, queued = ["seed=0,1"], [["seed=0"], ["seed=1"]], []
     launch = Launch.of_command(str(tmp_path), "study", words)
-    for seed, kept in ((0, 0), (1, 1), (2, 1)):
+    for seed, saved_seed in ((0, 0), (1, 1), (2, 1)):
         queued[:] = ["7"] * (seed == 2)
-        given = OmegaConf.create({**config, "seed": seed})
-        assert running.create_launch(given, words, cells) == launch.folder / "code-1"
-        assert load_config(launch.folder).seed == kept
+        launch_config = OmegaConf.create({**config, "seed": seed})
+        assert running.create_launch(launch_config, words, cells) == launch.folder / "code-1"
+        assert load_config(launch.folder).seed == saved_seed
     saved = load_config(launch.folder)
     assert saved.hydra.searchpath == [f"file://{launch.folder}/code-1/conf"]
-    assert asked == [[], launch.cells(), launch.cells()]
+    assert queries == [[], launch.cells(), launch.cells()]
     assert [cell.read_overrides() for cell in launch.cells()] == cells
-    given = OmegaConf.create({**config, "cluster": {"kind": "local"}, "seed": 3})
-    running.create_launch(given, words, cells[:1])
-    assert (load_config(launch.folder).seed, len(launch.cells()), len(asked)) == (3, 1, 3)
+    launch_config = OmegaConf.create({**config, "cluster": {"kind": "local"}, "seed": 3})
+    running.create_launch(launch_config, words, cells[:1])
+    assert (load_config(launch.folder).seed, len(launch.cells()), len(queries)) == (3, 1, 3)
 
 
 def pipeline_config(*words):
@@ -1230,18 +1231,18 @@ def pipeline_config(*words):
 
 
 def test_a_job_runs_the_cell_or_the_slice_that_it_is_given(launch, monkeypatch, hydra):
-    cell, ran = launch.cells()[0], []
+    cell, calls = launch.cells()[0], []
     save_config(cell.folder, {"name": "x"}, launch.folder)
-    monkeypatch.setattr(running, "_run_cell", lambda *given: ran.append(("cell", *given)))
-    monkeypatch.setattr(running, "_run_slice", lambda *given: ran.append(("slice", *given)))
+    monkeypatch.setattr(running, "_run_cell", lambda *args: calls.append(("cell", *args)))
+    monkeypatch.setattr(running, "_run_slice", lambda *args: calls.append(("slice", *args)))
     config = pipeline_config(f"launch.cell={cell.folder}")
     assert running.run(config) is None
     settings = convert_config(config, LaunchSettings)
     stages = Stages(settings.cluster, cell.folder, snapshot.HOME)
-    assert ran.pop() == ("cell", config, settings, stages)
+    assert calls.pop() == ("cell", config, settings, stages)
     config = pipeline_config(f"launch.cell={cell.folder}", "launch.slice=2/8")
     assert running.run(config) is None
-    assert ran.pop() == ("slice", config, convert_config(config, LaunchSettings), cell, "2/8")
+    assert calls.pop() == ("slice", config, convert_config(config, LaunchSettings), cell, "2/8")
     (cell.folder / "config.yaml").write_text("x: 1\n")
     with pytest.raises(ArtifactError, match=r"config\.yaml is damaged"):
         running.run(config)
@@ -1267,7 +1268,7 @@ def test_a_single_cell_is_checked_run_and_reported(tmp_path, monkeypatch, hydra,
     ):  # fmt: skip
         monkeypatch.setattr(
             running, name,
-            lambda *given, own=name, said=answer, **more: calls.append((own, given, more)) or said,
+            lambda *args, name=name, answer=answer, **kw: calls.append((name, args, kw)) or answer,
         )  # fmt: skip
     monkeypatch.setattr(running, "is_writable_folder", lambda runs: kind != "read-only")
     words = ["cluster=slurm"] if kind == "slurm" else []
@@ -1276,20 +1277,20 @@ def test_a_single_cell_is_checked_run_and_reported(tmp_path, monkeypatch, hydra,
     words = ["seed=0", "a=1"]
     launch = Launch.of_command(str(tmp_path), "study", words)
     stages = Stages(settings.cluster, launch.cell(words).folder, code)
-    found = running.run(config)
+    report = running.run(config)
     check = ("make_checked_cell_plan", (config, settings, Stages(settings.cluster)),
              {"cell_was_done": False})  # fmt: skip
     if kind == "read-only":
-        assert found == "old report"
+        assert report == "old report"
         assert calls == [check, ("_report_from_read_only_folder", (config, "plan", None), {})]
         return
-    last = ("_submit_or_report", (launch, code, settings), {})
+    last_call = ("_submit_or_report", (launch, code, settings), {})
     if kind == "local":
-        last = ("_report_on_done_cells", (config, launch), {})
-    assert found == (None if kind == "slurm" else "report")
+        last_call = ("_report_on_done_cells", (config, launch), {})
+    assert report == (None if kind == "slurm" else "report")
     assert calls == [
         check, ("create_launch", (config, words, [words]), {}),
-        ("_run_or_prepare_cell", (config, settings, stages, "plan"), {}), last,
+        ("_run_or_prepare_cell", (config, settings, stages, "plan"), {}), last_call,
     ]  # fmt: skip
 
 
@@ -1302,30 +1303,30 @@ def test_a_sweep_whose_folder_can_not_be_made_is_said_by_its_cells(monkeypatch, 
     assert str(raised.value) == (
         "runs is 'far': the launch's folder can't be made there (OSError('no space'))."
     )
-    ran = []
+    calls = []
     monkeypatch.setenv(running.CODE, "code")
-    monkeypatch.setattr(running, "_run_sweep_cell", lambda *given: ran.append(given))
+    monkeypatch.setattr(running, "_run_sweep_cell", lambda *args: calls.append(args))
     config = pipeline_config()
     assert running.run(config) is None
-    assert ran == [(config, convert_config(config, LaunchSettings), ["seed=0", "a=1"])]
+    assert calls == [(config, convert_config(config, LaunchSettings), ["seed=0", "a=1"])]
 
 
 def test_the_report_of_a_launch_is_on_its_done_cells(launch, monkeypatch):
-    reported = []
+    reports = []
     monkeypatch.setattr(
-        "contamination.launch.pipeline.report", lambda *given: reported.append(given) or "report"
+        "contamination.launch.pipeline.report", lambda *args: reports.append(args) or "report"
     )
     config = OmegaConf.create({"examples": None})
     assert running._report_on_done_cells(config, launch) is None
     paths = {"corpus": "c", "model": "m", "clean": "s", "contaminated": "t"}
     launch.cells()[1].write_outcome(Outcome("done", paths=paths))
     assert running._report_on_done_cells(config, launch) == "report"
-    assert reported == [(config, [CellPaths(**paths)])]
-    written = []
+    assert reports == [(config, [CellPaths(**paths)])]
+    benchmark_reports = []
     monkeypatch.setattr(
-        running.labelled_benchmark, "write_report", lambda *given: written.append(given)
+        running.labelled_benchmark, "write_report", lambda *args: benchmark_reports.append(args)
     )
     benchmark = OmegaConf.create({"examples": {"x": 1}})
     assert running._report_on_done_cells(benchmark, launch) is None
-    assert written == [(benchmark, launch)]
-    assert len(reported) == 1
+    assert benchmark_reports == [(benchmark, launch)]
+    assert len(reports) == 1

@@ -82,8 +82,8 @@ def test_the_largest_budget_that_is_named_can_be_filled_and_no_larger_one(own, t
 
 
 def test_a_small_benchmark_is_adapted_and_said(own, tmp_path):
-    _, found = checked(tmp_path, *own, "injection.budget_tokens=20_000")
-    assert found.adapted == [ADAPTED]
+    _, texts = checked(tmp_path, *own, "injection.budget_tokens=20_000")
+    assert texts.adapted == [ADAPTED]
     with pytest.raises(ConfigError, match=r"60 distinct examples.*adapt_sizes=true"):
         checked(tmp_path, *own, "injection.members=50", "injection.nonmembers=50")
 
@@ -105,27 +105,14 @@ def test_each_error_is_said_once_with_its_cells_and_what_is_shared_once(own):
     (error,) = group_errors(cells)
     assert error.startswith("injection.budget_tokens is 600,000, which needs ")
     assert error.endswith(" (cells 2, 4 and 6)")
-    said = describe_sweep(cells)
-    assert said.startswith("6 cells: model.path=tests/golden/target ")
-    assert "launch.dry_run" not in said
-    assert said.count("base model: model.path=tests/golden/target") == 1
-    assert said.count("corpus local: ") == 1
-    assert said.count("insertions: ") == 2
-    (header,) = (line for line in said.splitlines() if line.startswith("cell "))
+    text = describe_sweep(cells)
+    (header,) = (line for line in text.splitlines() if line.startswith("cell "))
     assert re.split("  +", header) == [
         "cell", "training.learning_rate", "injection.budget_tokens", "steps", "tokens trained",
         "tokens scored", "time", "GPU hours", "GB per device", "GB on disk", "check",
     ]  # fmt: skip
-    rows = [line.split() for line in said.splitlines() if line[:1].isdigit()][1:]
-    assert [row[-1] for row in rows] == ["ok", "error"] * 3
-    trained = [int(row[4].replace(",", "")) for row in rows]
-    (total,) = (line.split() for line in said.splitlines() if line.startswith("total"))
-    assert int(total[1].replace(",", "")) == sum(trained)
-    scored = [int(row[5].replace(",", "")) for row in rows]
-    assert scored[0] == 2 * scored[2]  # the clean scores are made once for each corpus
-    assert scored[2] == scored[4]
     shared = " ".join(own)
-    assert said.splitlines()[:8] == [
+    assert text.splitlines()[:8] == [
         f"6 cells: {shared}",
         "base model: model.path=tests/golden/target, with its own tokenizer; corpus local is "
         "trained on it",
@@ -136,19 +123,20 @@ def test_each_error_is_said_once_with_its_cells_and_what_is_shared_once(own):
         "from the hub: nothing",
         BASIS,
     ]
-    assert said.splitlines()[8] == "each cell, without what an earlier one has made:"
-    table = [re.split("  +", line) for line in said.splitlines()[10:17]]
-    small = [["39", "19,968", f"{n},400" if n == 102 else f"{n},200", "–", "–", "0.1", disk, "ok"]
-             for n, disk in ((102, "0.010"), (51, "0.009"), (51, "0.009"))]  # fmt: skip
-    large = [["1,172", "599,936", row[2], "–", "–", "0.1", disk, "error"]
-             for row, disk in zip(small, ("0.015", "0.009", "0.009"), strict=True)]  # fmt: skip
-    assert table[:6] == [
-        ["1", "0.001", "20000", *small[0]], ["2", "0.001", "600000", *large[0]],
-        ["3", "0.004", "20000", *small[1]], ["4", "0.004", "600000", *large[1]],
-        ["5", "0.01", "20000", *small[2]], ["6", "0.01", "600000", *large[2]],
-    ]  # fmt: skip
-    assert table[6] == ["total", "1,859,712", "409,600", "–", "–", "0.1", "0.1"]
-    assert said.splitlines()[17:] == [
+    assert text.splitlines()[8] == "each cell, without what an earlier one has made:"
+    table = [re.split("  +", line) for line in text.splitlines()[10:17]]
+    small, large = ["20000", "39", "19,968"], ["600000", "1,172", "599,936"]
+    unknown = ["–", "–", "0.1"]
+    assert table == [
+        ["1", "0.001", *small, "102,400", *unknown, "0.010", "ok"],
+        ["2", "0.001", *large, "102,400", *unknown, "0.015", "error"],
+        ["3", "0.004", *small, "51,200", *unknown, "0.009", "ok"],
+        ["4", "0.004", *large, "51,200", *unknown, "0.009", "error"],
+        ["5", "0.01", *small, "51,200", *unknown, "0.009", "ok"],
+        ["6", "0.01", *large, "51,200", *unknown, "0.009", "error"],
+        ["total", "1,859,712", "409,600", *unknown, "0.1"],
+    ]  # the clean scores are made once for each corpus
+    assert text.splitlines()[17:] == [
         f"{stage}: in one process" for stage in ("inject", "train", "detect")
     ]
 
@@ -268,14 +256,14 @@ def test_what_is_estimated_too_small_is_a_warning(own, tmp_path, monkeypatch):
 
 def test_what_is_on_the_hub_is_not_read(own, tmp_path):
     words = [*own, "injection.budget_tokens=20_000", "tokenizer.path=someone/tokenizer"]
-    _, found = checked(tmp_path, *words)
-    assert isinstance(found, CheckedTexts)
-    assert isinstance(found.insertions, PlannedInsertions)
+    _, texts = checked(tmp_path, *words)
+    assert isinstance(texts, CheckedTexts)
+    assert isinstance(texts.insertions, PlannedInsertions)
     away = "before the tokenizer of someone/tokenizer can be read from the hub"
-    assert found.insertions == PlannedInsertions(f"not known {away}")
+    assert texts.insertions == PlannedInsertions(f"not known {away}")
     note = "not checked before the tokenizer can be read from the hub"
-    assert found.parts == [CheckedPart("corpus local", None, note)]
-    assert TextChecks(tmp_path).describe_part(found.parts[0]) == f"corpus local: {note}"
+    assert texts.parts == [CheckedPart("corpus local", None, note)]
+    assert TextChecks(tmp_path).describe_part(texts.parts[0]) == f"corpus local: {note}"
 
 
 def test_the_dry_run_of_one_cell_is_written_out(own):
@@ -308,7 +296,7 @@ def test_the_dry_run_of_one_cell_is_written_out(own):
 
 
 @pytest.mark.parametrize(
-    ("part", "said"),
+    ("part", "remedy"),
     [
         ("all", "has 50,835: give at most 53,888 or choose a larger corpus."),
         (
@@ -318,16 +306,16 @@ def test_the_dry_run_of_one_cell_is_written_out(own):
         ),
     ],
 )
-def test_a_corpus_that_is_too_small_is_named_with_its_remedies(own, tmp_path, part, said):
+def test_a_corpus_that_is_too_small_is_named_with_its_remedies(own, tmp_path, part, remedy):
     """53,888 is the largest multiple of 128 up to 50,835 and the copies."""
     words = ["injection.budget_tokens=600_000", f"injection.part={part}"]
-    _, found = checked(tmp_path, *own, *words)
-    assert str(found.error) == (
+    _, texts = checked(tmp_path, *own, *words)
+    assert str(texts.error) == (
         "injection.budget_tokens is 600,000, which needs 596,824 tokens of documents, but corpus "
-        f"(local) {said}"
+        f"(local) {remedy}"
     )
-    assert (found.warnings, [p.title for p in found.parts]) == ([], ["corpus local"])
-    assert found.parts[0].note == ("" if part == "all" else " in 68% of its documents")
+    assert (texts.warnings, [text.title for text in texts.parts]) == ([], ["corpus local"])
+    assert texts.parts[0].note == ("" if part == "all" else " in 68% of its documents")
 
 
 def test_cells_are_named_by_their_numbers():
@@ -337,16 +325,16 @@ def test_cells_are_named_by_their_numbers():
     assert overview.describe_cells([1, 3, 5], 6) == "cells 1, 3 and 5"
     cells = [overview.CellOverview(["seed=0"], error=ConfigError("x is 1: lower it."))]
     assert group_errors(cells) == ["x is 1: lower it."]
-    more = [*cells, overview.CellOverview(["seed=1"]), *cells]
-    assert group_errors(more) == ["x is 1: lower it. (cells 1 and 3)"]
-    assert overview.group_warnings(more) == []
-    assert describe_sweep(more) == "3 cells"
+    three_cells = [*cells, overview.CellOverview(["seed=1"]), *cells]
+    assert group_errors(three_cells) == ["x is 1: lower it. (cells 1 and 3)"]
+    assert overview.group_warnings(three_cells) == []
+    assert describe_sweep(three_cells) == "3 cells"
     with pytest.raises(ConfigError, match="^x is 1: lower it.$"):
         overview.describe_cell(cells[0])
 
 
 @pytest.mark.parametrize(
-    ("words", "different"),
+    ("words", "changed_runs"),
     [
         (["training.learning_rate=1e-3"], {"train study", "train finetuning"}),
         (["deepspeed@model.pretraining.deepspeed=zero2"], {
@@ -359,23 +347,24 @@ def test_cells_are_named_by_their_numbers():
         (["cluster=local"], set()),
     ],
 )  # fmt: skip
-def test_which_runs_a_change_makes_anew(words, different):
-    first, second = keys(), keys(*words)
-    changed = {run for run in first if first[run] != second.get(run)} - {"detect contaminated"}
-    assert changed == ({*first} - {"detect contaminated"} if different is None else different)
+def test_which_runs_a_change_makes_anew(words, changed_runs):
+    default_keys, changed_keys = keys(), keys(*words)
+    compared = {*default_keys} - {"detect contaminated"}
+    remade = {run for run in compared if default_keys[run] != changed_keys.get(run)}
+    assert remade == (compared if changed_runs is None else changed_runs)
 
 
 def test_a_base_model_is_not_the_one_that_processes_of_other_batches_make():
-    tuned = keys("second_stage.members_in=finetuning", SETS)
-    both = keys("second_stage.members_in=both", SETS)
-    same = {run for run in tuned if tuned[run] == both[run]}
-    assert {"inject base", "inject study", "inject clean", "train base", "detect clean"} <= same
-    assert not same & {"train study", "train finetuning", "detect contaminated"}
-    given = ["model.path=tests/golden/target", "model.pretraining=null", "method=[loss]"]
-    assert not {run for run in keys(*given) if "base" in run or "reference" in run}
-    other = keys("model.path=tests/golden/reference", *given[1:])
-    assert keys(*given)["train study"] != other["train study"]
-    assert keys(*given)["detect clean"] != other["detect clean"]
+    in_finetuning = keys("second_stage.members_in=finetuning", SETS)
+    in_both = keys("second_stage.members_in=both", SETS)
+    shared = {run for run in in_finetuning if in_finetuning[run] == in_both[run]}
+    assert {"inject base", "inject study", "inject clean", "train base", "detect clean"} <= shared
+    assert not shared & {"train study", "train finetuning", "detect contaminated"}
+    given_model = ["model.path=tests/golden/target", "model.pretraining=null", "method=[loss]"]
+    assert not {run for run in keys(*given_model) if "base" in run or "reference" in run}
+    of_another_model = keys("model.path=tests/golden/reference", *given_model[1:])
+    assert keys(*given_model)["train study"] != of_another_model["train study"]
+    assert keys(*given_model)["detect clean"] != of_another_model["detect clean"]
 
 
 SETS = "+instructions@second_stage.instructions=[siqa]"
@@ -389,16 +378,16 @@ def lightly_planned(*words):
 def test_what_a_cell_needs_of_its_corpora(own):
     unknown = PlannedInsertions("not known")
     cell = lightly_planned("training.evaluate_every_steps=10", "training.evaluate_tokens=1000")
-    found = [*_needs(cell, unknown, "a tokenizer")]
-    assert [(need.role, need.field, need.wanted) for need in found] == [
+    needs = [*_needs(cell, unknown, "a tokenizer")]
+    assert [(need.role, need.field, need.wanted) for need in needs] == [
         ("base_corpus", "model.pretraining.budget_tokens", 999_936),
         ("corpus", "injection.budget_tokens", None),
         ("validation part of corpus", "training.evaluate_tokens", 768),
     ]
-    assert {need.tokenizer for need in found} == {"a tokenizer"}
-    assert [need.stage.injection.part for need in found] == ["base", "study", "validation"]
-    assert [need.dropped for need in found] == [None] * 3
-    assert not any(need.may_take_all for need in found)
+    assert {need.tokenizer for need in needs} == {"a tokenizer"}
+    assert [need.stage.injection.part for need in needs] == ["base", "study", "validation"]
+    assert [need.dropped for need in needs] == [None] * 3
+    assert not any(need.may_take_all for need in needs)
     with composed(*own) as config:
         (need,) = _needs(plan(_without_hydra(config), read_benchmarks=False), unknown, None)
     assert (need.role, need.may_take_all) == ("corpus", True)
@@ -428,12 +417,14 @@ def test_what_a_cell_needs_of_its_corpora(own):
         ),
     ],
 )  # fmt: skip
-def test_too_few_tokens_are_said_with_what_can_be_filled(words, available, may_take_all, remedy):
+def test_the_message_of_too_few_tokens_names_what_can_be_filled(
+    words, available, may_take_all, remedy
+):
     """349,696 is the largest multiple of 256 up to 599,808 - 250,000."""
     stage = lightly_planned("training.evaluate_every_steps=null", *words).injection
     need = _Need("corpus", stage, None, "a.field", None, may_take_all=may_take_all)
-    said = str(need.error(available, 500_000))
-    assert said == (
+    message = str(need.error(available, 500_000))
+    assert message == (
         "a.field is 600,000, which needs 500,000 tokens of documents, but corpus (embedded) has "
         f"{available:,}: {remedy}"
     )

@@ -111,15 +111,17 @@ def second_stage(tmp_path, *words, whole_words=()):
 def test_a_second_stages_recipe_is_refused_before_any_work(tmp_path):
     padded = ["finetuning.layout=padded", "training.batch_sequences=10"]
     second_stage(tmp_path, *padded, "training.warmup_steps=22")
-    said = r"second_stage.training.warmup_steps is 23, but .* 23 steps .* at most 230 sequences"
-    with pytest.raises(ConfigError, match=said):
+    message = r"second_stage.training.warmup_steps is 23, but .* 23 steps .* at most 230 sequences"
+    with pytest.raises(ConfigError, match=message):
         second_stage(tmp_path, *padded, "training.warmup_steps=23")
     with pytest.raises(ConfigError, match="second_stage.training.export_steps has 24, but"):
         second_stage(tmp_path, *padded, "training.export_steps=[24]")
     with pytest.raises(ConfigError, match="second_stage.training.warmup_steps is 500"):
         second_stage(tmp_path, "training.warmup_steps=500")
-    said = "second_stage.training.dtype is bfloat16 .* deepspeed@model.pretraining.deepspeed=zero1"
-    with pytest.raises(ConfigError, match=f"^{said}"):
+    dtype = "second_stage.training.dtype is bfloat16"
+    with pytest.raises(
+        ConfigError, match=f"^{dtype} .* deepspeed@model.pretraining.deepspeed=zero1"
+    ):
         second_stage(tmp_path, "training.dtype=bfloat16")
     with pytest.raises(ConfigError, match="second_stage.training.retain_folder"):
         second_stage(tmp_path, "training.objective=difference")
@@ -282,7 +284,7 @@ def lightly_planned(*words):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ["injection.window=[0.5,1]"],
@@ -306,10 +308,10 @@ def lightly_planned(*words):
         ),
     ],
 )
-def test_a_base_model_or_an_order_that_does_not_fit_is_named(words, said):
+def test_a_base_model_or_an_order_that_does_not_fit_is_named(words, message):
     with pytest.raises(ConfigError) as raised:
         lightly_planned("method=[loss]", *words)
-    assert str(raised.value) == said
+    assert str(raised.value) == message
 
 
 @pytest.mark.parametrize(
@@ -335,11 +337,11 @@ def test_the_detection_of_a_plan_has_its_own_nodes(tmp_path):
         "detection.batch_tokens=999", "reference.path=tests/golden/reference",
         f"prefix.path={tmp_path}/given.txt", "masked_lm.path=tests/golden/target",
     )  # fmt: skip
-    found = cell.detection
-    assert (found.name, found.seed, found.runs) == ("herons", 5, "far")
-    assert sorted(found.method) == ["loss", "recall", "reference"]
-    assert found.detection.batch_tokens == 999
-    assert (found.reference.path, found.masked_lm.path, found.prefix.path) == (
+    detection = cell.detection
+    assert (detection.name, detection.seed, detection.runs) == ("herons", 5, "far")
+    assert sorted(detection.method) == ["loss", "recall", "reference"]
+    assert detection.detection.batch_tokens == 999
+    assert (detection.reference.path, detection.masked_lm.path, detection.prefix.path) == (
         "tests/golden/reference", "tests/golden/target", f"{tmp_path}/given.txt"
     )  # fmt: skip
     assert (cell.injection.seed, cell.injection.name, cell.training.seed) == (5, "herons", 5)
@@ -351,15 +353,15 @@ def test_the_detection_of_a_plan_has_its_own_nodes(tmp_path):
 
 def test_the_runs_of_a_plan_that_may_be_processes_of_their_own(tmp_path):
     texts = "+instructions@second_stage.instructions=[siqa]"
-    tuned = ["second_stage.members_in=both", texts, "second_stage.training.export_steps=[5]"]
-    found = run_names_by_stage(lightly_planned("method=[loss,reference]", *tuned))
-    assert found == {
+    stage = ["second_stage.members_in=both", texts, "second_stage.training.export_steps=[5]"]
+    runs = run_names_by_stage(lightly_planned("method=[loss,reference]", *stage))
+    assert runs == {
         "train": ["base", "study", "finetuning", "reference"],
         "detect": ["clean", "contaminated", "step-00000005"],
     }
-    given = ["model.path=tests/golden/target", "model.pretraining=null", "method=[loss]"]
-    found = run_names_by_stage(lightly_planned(*given, "training.export_steps=[]"))
-    assert found == {"train": ["study"], "detect": ["clean", "contaminated"]}
+    given_model = ["model.path=tests/golden/target", "model.pretraining=null", "method=[loss]"]
+    runs = run_names_by_stage(lightly_planned(*given_model, "training.export_steps=[]"))
+    assert runs == {"train": ["study"], "detect": ["clean", "contaminated"]}
 
 
 @pytest.fixture
@@ -377,36 +379,37 @@ def tuned(tmp_path):
         runs="runs", injection=injection, benchmark={"a": None, "b": None}, corpus={}
     )
 
-    def second(layout="packed", format_="template", **values):
+    def make_second_stage(layout="packed", format_="template", **fields):
         finetuning = FinetuningConfig(layout=layout, format=format_)
-        values = {"members_in": "both", "copies": 3, "instructions": {"own": texts}, **values}
-        return SecondStage(finetuning=finetuning, **values)
+        fields = {"members_in": "both", "copies": 3, "instructions": {"own": texts}, **fields}
+        return SecondStage(finetuning=finetuning, **fields)
 
-    return second, study, texts
+    return make_second_stage, study, texts
 
 
 def test_how_many_sequences_a_second_stage_may_have(tuned):
     """Packed: of 60 copies of 100 tokens, and 30 texts of 19 bytes and 4 special tokens."""
-    second, study, _ = tuned
-    (text, *_) = read_instructions("own", second().clean_sets["own"], 0).texts
+    make_second_stage, study, _ = tuned
+    (text, *_) = read_instructions("own", make_second_stage().clean_sets["own"], 0).texts
     assert len(text.own_text) == 19
-    assert max_finetuning_sequences(second("padded"), study) == 60 + 30
+    assert max_finetuning_sequences(make_second_stage("padded"), study) == 60 + 30
     tokens = 60 * 100 + 30 * (19 + 4)
-    assert max_finetuning_sequences(second(), study) == min(90, 2 * tokens // 100 + 1)
-    shorter = replace(study, injection=replace(study.injection, example_max_tokens=20))
+    assert max_finetuning_sequences(make_second_stage(), study) == min(90, 2 * tokens // 100 + 1)
+    cut_study = replace(study, injection=replace(study.injection, example_max_tokens=20))
     tokens = 60 * 24 + 30 * 23
-    assert max_finetuning_sequences(second(), shorter) == 2 * tokens // 100 + 1
-    pretraining = second(members_in="pretraining")
-    assert max_finetuning_sequences(pretraining, study) == 2 * 30 * 23 // 100 + 1
-    assert max_finetuning_sequences(second(members_in="finetuning"), shorter) == 43
+    assert max_finetuning_sequences(make_second_stage(), cut_study) == 2 * tokens // 100 + 1
+    untrained_members = make_second_stage(members_in="pretraining")
+    assert max_finetuning_sequences(untrained_members, study) == 2 * 30 * 23 // 100 + 1
+    assert max_finetuning_sequences(make_second_stage(members_in="finetuning"), cut_study) == 43
 
 
 def test_texts_of_the_hub_are_counted_as_configured(tuned):
-    second, study, texts = tuned
-    shorter = replace(study, injection=replace(study.injection, example_max_tokens=20))
+    make_second_stage, study, texts = tuned
+    cut_study = replace(study, injection=replace(study.injection, example_max_tokens=20))
     rows = {"_target_": "contamination.data.readers.hub.HubRows", "path": "a/b", "splits": ["x"]}
-    for examples, most in ((7, 60 + 30 + 7), (None, None)):
-        both = {"hub": {**texts, "rows": rows, "examples": examples}, "own": texts}
-        assert max_finetuning_sequences(second(instructions=both), shorter) == most
-    fewer = second(instructions={"own": {**texts, "examples": 5}})
-    assert max_finetuning_sequences(fewer, shorter) == 2 * (60 * 24 + 5 * 23) // 100 + 1
+    for examples, max_sequences in ((7, 60 + 30 + 7), (None, None)):
+        instructions = {"hub": {**texts, "rows": rows, "examples": examples}, "own": texts}
+        stage = make_second_stage(instructions=instructions)
+        assert max_finetuning_sequences(stage, cut_study) == max_sequences
+    five_texts = make_second_stage(instructions={"own": {**texts, "examples": 5}})
+    assert max_finetuning_sequences(five_texts, cut_study) == 2 * (60 * 24 + 5 * 23) // 100 + 1

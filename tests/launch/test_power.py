@@ -230,9 +230,9 @@ def test_the_table_of_a_plan_is_written_out():
     (line,) = table.lines
     hours = f"{table.data['gpu_hours'].item():.3g}"
     assert line == ["δ = 0.3", "1", "218", "109", "1", "0.30", "0.58", "80%", "80%", hours, "–"]
-    wanted = power_of_design(0.3, 0.0, Design(218, 109), 0.05)
+    power = power_of_design(0.3, 0.0, Design(218, 109), 0.05)
     for column in ("power", "power_of_guess"):
-        assert table.data[column].item() == pytest.approx(wanted)
+        assert table.data[column].item() == pytest.approx(power)
 
 
 @pytest.mark.parametrize(
@@ -277,10 +277,10 @@ def test_copies_that_no_number_of_reaches_the_power_are_a_dash(folder):
 def test_the_shift_of_a_law_is_that_of_its_settings(folder):
     """δ grows with the copies to the power of 0.9, the coefficient of their logarithm."""
     shifts = [
-        plan_table(stage(f"fit={folder}", "plan.find=power", f"plan.copies={n}", *more))
+        plan_table(stage(f"fit={folder}", "plan.find=power", f"plan.copies={copies}", *words))
         .data.set_index("method")["shift"]
         .to_dict()
-        for n, more in ((8, []), (8, ["plan.learning_rate=1e-3"]), (8, ["seed=1"]), (4, []))
+        for copies, words in ((8, []), (8, ["plan.learning_rate=1e-3"]), (8, ["seed=1"]), (4, []))
     ]
     assert shifts[0] == shifts[1]
     assert shifts[0]["loss"] == pytest.approx(1.724, abs=0.001)
@@ -293,14 +293,15 @@ def test_gpu_hours_are_of_all_trainings_and_of_their_scored_examples():
         words = ["plan.shift=0.3", "plan.find=power", "training.peak_tflops=989", *words]
         return plan_table(stage(*words)).data["gpu_hours"].item()
 
-    few = ["plan.members=2", "plan.nonmembers=2", "plan.example_tokens=1"]
-    one, many = hours(*few), ["plan.members=1000", "plan.nonmembers=500"]
-    assert hours(*few, "plan.seeds=3") == pytest.approx(3 * one)
+    few_tokens = ["plan.members=2", "plan.nonmembers=2", "plan.example_tokens=1"]
+    hours_of_one, many_examples = hours(*few_tokens), ["plan.members=1000", "plan.nonmembers=500"]
+    assert hours(*few_tokens, "plan.seeds=3") == pytest.approx(3 * hours_of_one)
     # scoring costs a third of training: of 1500 × 2 × 100 tokens, of 600,000 that are trained
-    assert hours(*many, "plan.benchmarks=2", "plan.example_tokens=100") == pytest.approx(
-        one * (1 + 300_000 / 3 / 600_000), rel=0.01
+    assert hours(*many_examples, "plan.benchmarks=2", "plan.example_tokens=100") == pytest.approx(
+        hours_of_one * (1 + 300_000 / 3 / 600_000), rel=0.01
     )
-    assert hours(*few, "plan.tokens=1") == pytest.approx(one * 256 / 600_000, rel=0.2)
+    one_sequence = hours_of_one * 256 / 600_000
+    assert hours(*few_tokens, "plan.tokens=1") == pytest.approx(one_sequence, rel=0.2)
 
 
 def test_the_table_of_the_smallest_effect_is_written_out():
@@ -336,32 +337,30 @@ def test_no_effect_is_detected_by_a_design_that_is_too_small():
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "sources"),
     [
-        [],
-        ["plan.find=power"],
-        ["fit=x", "report=y"],
-        ["fit=x", "plan.shift=1"],
-        ["report=y", "plan.shift=1"],
-        ["plan.find=effect", "fit=x", "report=y"],
+        ([], "fit is None, report None and plan.shift None"),
+        (["plan.find=power"], "fit is None, report None and plan.shift None"),
+        (["fit=x", "report=y"], "fit is 'x', report 'y' and plan.shift None"),
+        (["fit=x", "plan.shift=1"], "fit is 'x', report None and plan.shift 1.0"),
+        (["report=y", "plan.shift=1"], "fit is None, report 'y' and plan.shift 1.0"),
+        (
+            ["plan.find=effect", "fit=x", "report=y"],
+            "fit is 'x', report 'y' and plan.shift None",
+        ),
     ],
 )
-def test_a_plan_has_one_source(words):
+def test_a_plan_has_one_source(words, sources):
     with pytest.raises(ConfigError) as raised:
         stage(*words)
-    fit, report = (repr(name) if f"{key}={name}" in words else None
-                   for key, name in (("fit", "x"), ("report", "y")))  # fmt: skip
-    shift = 1.0 if "plan.shift=1" in words else None
-    assert str(raised.value) == (
-        f"fit is {fit}, report {report} and plan.shift {shift}: give one of them, such as "
-        "fit=runs/law/DIR, or none with plan.find=effect."
-    )
+    remedy = "give one of them, such as fit=runs/law/DIR, or none with plan.find=effect."
+    assert str(raised.value) == f"{sources}: {remedy}"
 
 
 def test_only_a_law_says_what_copies_change():
-    for given in ("plan.shift=1", "report=y"):
+    for source in ("plan.shift=1", "report=y"):
         with pytest.raises(ConfigError, match="plan.find is 'copies': only a law says what"):
-            stage("plan.find=copies", given)
+            stage("plan.find=copies", source)
     assert stage("plan.find=effect").plan.find == "effect"
     assert stage("plan.find=copies", "fit=x").fit == "x"
 

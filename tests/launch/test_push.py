@@ -450,41 +450,41 @@ The configuration is in config.yaml, and the SHA-256 of each file in manifest.js
 
 def test_what_is_uploaded_and_the_card_are_written_out(report):
     original = read_manifest(report)
-    said = upload(str(report), "me/mine", dry_run=True, private=True, license="mit")
+    output = upload(str(report), "me/mine", dry_run=True, private=True, license="mit")
     assert "license" not in upload(str(report), "me/mine", dry_run=True)
-    sent = prepare_upload(report, "me/mine", texts=False, license="mit")
-    assert (sent.folder, sent.digest) == (report, original["digest"])
-    assert sent.left_out == {"examples/x.html": "it quotes texts; texts=true uploads it"}
-    size = {file.name: file.size for file in sent.files}
+    prepared = prepare_upload(report, "me/mine", texts=False, license="mit")
+    assert (prepared.folder, prepared.digest) == (report, original["digest"])
+    assert prepared.left_out == {"examples/x.html": "it quotes texts; texts=true uploads it"}
+    size = {file.name: file.size for file in prepared.files}
     listing = UPLOADED.format(
         folder=report, short=original["digest"][:12], table=f"{size['results.parquet']:<5,}",
         card=f"{size['README.md']:<5,}", manifest=f"{size['manifest.json']:<5,}",
     )  # fmt: skip
     card = CARD.format(name=report.name, input="1" * 64, **original)
-    assert said == listing + card
-    assert sent.card == card + "\n"
+    assert output == listing + card
+    assert prepared.card == card + "\n"
 
 
 def test_the_manifest_is_of_the_files_as_they_are_uploaded(report, tmp_path):
     original = read_manifest(report)
-    sent = prepare_upload(report, "me/mine", texts=False, license="")
+    prepared = prepare_upload(report, "me/mine", texts=False, license="")
     copy = tmp_path / "copy"
     copy.mkdir()
-    (copy / "manifest.json").write_bytes(sent.files[-1].content)
-    found = read_manifest(copy)
-    contents = {file.name: file for file in sent.files[:-2]}
-    assert [file.name for file in sent.files[-2:]] == ["README.md", "manifest.json"]
+    (copy / "manifest.json").write_bytes(prepared.files[-1].content)
+    manifest = read_manifest(copy)
+    contents = {file.name: file for file in prepared.files[:-2]}
+    assert [file.name for file in prepared.files[-2:]] == ["README.md", "manifest.json"]
     for field, names in (
         ("files", ["charts/a.png", "report.md", "results.parquet"]),
         ("records", ["config.yaml", "report.html"]),
     ):
-        assert found[field] == {name: contents[name].sha256 for name in names}
-    assert found["bytes"] == {name: file.size for name, file in contents.items()}
-    assert found["digest"] == combined_digest(found["files"]) != original["digest"]
-    assert found["digest_before_upload"] == original["digest"]
-    same = ("kind", "schema", "version", "revision", "inputs", "counts")
-    assert {name: found[name] for name in same} == {name: original[name] for name in same}
-    assert found["identity"] == {"cells": [{"model": "…/questions.csv"}]}
+        assert manifest[field] == {name: contents[name].sha256 for name in names}
+    assert manifest["bytes"] == {name: file.size for name, file in contents.items()}
+    assert manifest["digest"] == combined_digest(manifest["files"]) != original["digest"]
+    assert manifest["digest_before_upload"] == original["digest"]
+    for name in ("kind", "schema", "version", "revision", "inputs", "counts"):
+        assert manifest[name] == original[name]
+    assert manifest["identity"] == {"cells": [{"model": "…/questions.csv"}]}
 
 
 def test_the_fields_of_a_push_and_their_defaults(tmp_path):
@@ -497,9 +497,9 @@ def test_the_fields_of_a_push_and_their_defaults(tmp_path):
         "folder": "folder", "repo": "a/b", "private": True, "dry_run": True, "texts": True,
         "license": "mit",
     }  # fmt: skip
-    odd = tmp_path / "a=b"
-    odd.mkdir()
-    assert parse_words([str(odd), "repo=a/b"])["folder"] == str(odd)
+    folder = tmp_path / "a=b"
+    folder.mkdir()
+    assert parse_words([str(folder), "repo=a/b"])["folder"] == str(folder)
 
 
 @pytest.mark.parametrize(
@@ -518,11 +518,9 @@ def test_a_card_begins_with_the_answer_of_an_own_audit(tmp_path, config, is_show
 
     folder = build(tmp_path, "audit", config, make)
     card = prepare_upload(folder, "me/mine", texts=False, license="").card
-    about = "Audit of a language model. Start with audit.md, if it is here, or the tables.\n\n"
-    assert (
-        f"{about}{'**Leaked: ü**.' + chr(10) + 'More.' + chr(10) * 2 if is_shown else ''}## Use"
-        in (card)
-    )
+    about = "Audit of a language model. Start with audit.md, if it is here, or the tables."
+    answer = "**Leaked: ü**.\nMore.\n\n" if is_shown else ""
+    assert f"{about}\n\n{answer}## Use" in card
     assert f"cat runs/audit/{folder.name}/*.csv\n```" in card
 
 
@@ -538,11 +536,11 @@ def test_only_a_finished_folder_of_todays_schema_is_uploaded(tmp_path, report):
         prepare_upload(report, "me/x", texts=False, license="")
 
 
-NOWHERE = Redaction([], {})
+NO_KNOWN_VALUES = Redaction([], {})
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "published"),
     [
         ("/home/heron", "…"),
         ("/Users/heron/", "…"),
@@ -556,16 +554,16 @@ NOWHERE = Redaction([], {})
         ("https://h.org/home/page a/tmp/b ../tmp/c", "https://h.org/home/page a/tmp/b ../tmp/c"),
     ],
 )
-def test_a_path_of_a_machine_is_shortened_to_its_name(text, shown):
-    assert NOWHERE.hide_paths(text) == shown
+def test_a_path_of_a_machine_is_shortened_to_its_name(text, published):
+    assert NO_KNOWN_VALUES.hide_paths(text) == published
 
 
 def test_known_paths_are_shortened_wherever_they_stand():
-    known = Redaction(["/own place/of/x.csv", "/own place/of"], {})
+    redaction = Redaction(["/own place/of/x.csv", "/own place/of"], {})
     text = "a/own place/of/x.csv and /own place/of."
-    assert known.hide_paths(text) == "a…/x.csv and …/of."
-    data = {"/home/a/b": ["/tmp/c", 3, None, {"x": "/own place/of", "y": True}]}
-    assert known.hide_paths_in(data) == {"…/b": ["…/c", 3, None, {"x": "…/of", "y": True}]}
+    assert redaction.hide_paths(text) == "a…/x.csv and …/of."
+    nested = {"/home/a/b": ["/tmp/c", 3, None, {"x": "/own place/of", "y": True}]}
+    assert redaction.hide_paths_in(nested) == {"…/b": ["…/c", 3, None, {"x": "…/of", "y": True}]}
 
 
 def test_paths_and_secrets_are_those_of_the_configuration_and_the_environment(
@@ -587,11 +585,11 @@ def test_paths_and_secrets_are_those_of_the_configuration_and_the_environment(
         (folder / "report.md").write_text("# r\n")
         return WrittenFiles(["report.md"])
 
-    found = Redaction.of(build(tmp_path, "report", config, make))
-    assert found.known_paths == ["/far/away/questions.csv", "/far/away"]
-    own = {value: found.secrets.get(value) for value in variables.values()}
+    redaction = Redaction.of(build(tmp_path, "report", config, make))
+    assert redaction.known_paths == ["/far/away/questions.csv", "/far/away"]
+    kinds_of_values = {value: redaction.secrets.get(value) for value in variables.values()}
     of = "the value of the environment variable"
-    assert own == {
+    assert kinds_of_values == {
         "12345678": f"{of} HERON_SERVER", "password": f"{of} HERON_PASSWORD", "7-signs": None,
         "87654321": None, "7-wings": None, "a token.": f"{of} my_token",
         "hf_of_the_hub": "the token of the Hugging Face hub",
@@ -620,14 +618,14 @@ def test_each_kind_of_secret_is_named_and_not_repeated(tmp_path, secret, kind, n
     }[name](tmp_path / name)
     with pytest.raises(DataError) as raised:
         publish_file(tmp_path, "report", name, True, Redaction([], {"the own one": "what I know"}))
-    said = (
+    message = (
         f"{name} contains {kind}, so nothing was uploaded; the value is not repeated here. Run its "
         "stage again without it, and replace a key that others have seen."
     )
-    assert str(raised.value) == said
-    short = Redaction([], {})
+    assert str(raised.value) == message
     (tmp_path / "b.md").write_text("hf_short sk-short xAKIA AKIAAAAA")
-    assert publish_file(tmp_path, "report", "b.md", True, short).content == tmp_path / "b.md"
+    published = publish_file(tmp_path, "report", "b.md", True, NO_KNOWN_VALUES)
+    assert published.content == tmp_path / "b.md"
 
 
 ROWS = "id,text,file,number\n1,ä in /home/a/b,/home/a/b,2\n2,,,3\n"
@@ -648,24 +646,25 @@ CHANGED = "absolute paths shortened"
 )
 def test_a_published_csv_file_is_written_out(tmp_path, kind, texts, content, remark):
     (tmp_path / "a.csv").write_text(ROWS)
-    made = publish_file(tmp_path, kind, "a.csv", texts, NOWHERE)
-    assert (made.name, made.content.decode(), made.remark) == ("a.csv", content, remark)
-    assert made.size == len(content.encode())
-    assert made.sha256 == hashlib.sha256(content.encode()).hexdigest()
+    published = publish_file(tmp_path, kind, "a.csv", texts, NO_KNOWN_VALUES)
+    assert (published.name, published.remark) == ("a.csv", remark)
+    assert published.content.decode() == content
+    assert published.size == len(content.encode())
+    assert published.sha256 == hashlib.sha256(content.encode()).hexdigest()
 
 
 def test_published_json_lines_are_written_out(tmp_path):
     (tmp_path / "a.jsonl").write_text(LINES)
     digest = hashlib.sha256("ä in /home/a/b".encode()).hexdigest()
-    made = publish_file(tmp_path, "benchmark", "a.jsonl", False, NOWHERE)
-    assert made.content.decode() == (
+    without_texts = publish_file(tmp_path, "benchmark", "a.jsonl", False, NO_KNOWN_VALUES)
+    assert without_texts.content.decode() == (
         f'{{"id": "ü", "label": 1, "created": null, "text_sha256": "{digest}"}}\n'
         '{"id": "…/z", "label": 0, "length": 8.5}\n'
     )
-    assert made.remark == f"texts removed, {CHANGED}"
-    whole = publish_file(tmp_path, "benchmark", "a.jsonl", True, NOWHERE)
-    shown = LINES.replace('"/home/a/b"', '"…/b"').replace("/tmp/z", "…/z")
-    assert (whole.content.decode(), whole.remark) == (shown, CHANGED)
+    assert without_texts.remark == f"texts removed, {CHANGED}"
+    with_texts = publish_file(tmp_path, "benchmark", "a.jsonl", True, NO_KNOWN_VALUES)
+    published_lines = LINES.replace('"/home/a/b"', '"…/b"').replace("/tmp/z", "…/z")
+    assert (with_texts.content.decode(), with_texts.remark) == (published_lines, CHANGED)
 
 
 def test_a_published_parquet_file_keeps_its_columns_and_types(tmp_path):
@@ -675,17 +674,17 @@ def test_a_published_parquet_file_keeps_its_columns_and_types(tmp_path):
     }  # fmt: skip
     table = pa.table(columns).replace_schema_metadata({"made in": "/tmp/q"})
     pq.write_table(table, tmp_path / "a.parquet")
-    made = publish_file(tmp_path, "report", "a.parquet", False, NOWHERE)
-    assert (made.name, made.remark) == ("a.parquet", f"{CHANGED}, texts removed")
-    file = pq.ParquetFile(BytesIO(made.content))
+    without_texts = publish_file(tmp_path, "report", "a.parquet", False, NO_KNOWN_VALUES)
+    assert (without_texts.name, without_texts.remark) == ("a.parquet", f"{CHANGED}, texts removed")
+    file = pq.ParquetFile(BytesIO(without_texts.content))
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"
     assert file.schema_arrow.metadata is None
-    found = file.read()
-    assert found.to_pydict() == {"a": ["…/x", None], "n": [1, 2], "b": ["u", "…/v w"]}
-    assert found.schema.types == [pa.large_string(), pa.int8(), pa.string()]
-    whole = publish_file(tmp_path, "report", "a.parquet", True, NOWHERE)
-    assert pq.read_table(BytesIO(whole.content))["text"].to_pylist() == ["/tmp/y", "z"]
-    assert whole.remark == CHANGED
+    published_table = file.read()
+    assert published_table.to_pydict() == {"a": ["…/x", None], "n": [1, 2], "b": ["u", "…/v w"]}
+    assert published_table.schema.types == [pa.large_string(), pa.int8(), pa.string()]
+    with_texts = publish_file(tmp_path, "report", "a.parquet", True, NO_KNOWN_VALUES)
+    assert pq.read_table(BytesIO(with_texts.content))["text"].to_pylist() == ["/tmp/y", "z"]
+    assert with_texts.remark == CHANGED
 
 
 def test_a_file_in_which_nothing_is_to_be_hidden_is_uploaded_itself(tmp_path):
@@ -695,12 +694,12 @@ def test_a_file_in_which_nothing_is_to_be_hidden_is_uploaded_itself(tmp_path):
     pd.DataFrame({"n": [1], "name": ["x"]}).to_parquet(tmp_path / "a.parquet")
     (tmp_path / "a.pdf").write_bytes(b"/home/a/b")
     for file in tmp_path.iterdir():
-        made = publish_file(tmp_path, "report", file.name, False, NOWHERE)
-        assert (made.name, made.content, made.remark) == (file.name, file, "")
-        assert (made.size, made.sha256) == (file.stat().st_size, file_digest(file))
+        published = publish_file(tmp_path, "report", file.name, False, NO_KNOWN_VALUES)
+        assert (published.name, published.content, published.remark) == (file.name, file, "")
+        assert (published.size, published.sha256) == (file.stat().st_size, file_digest(file))
     (tmp_path / "b.md").write_text("ä /home/a/b\n")
-    made = publish_file(tmp_path, "report", "b.md", False, NOWHERE)
-    assert (made.content.decode(), made.remark) == ("ä …/b\n", CHANGED)
+    published = publish_file(tmp_path, "report", "b.md", False, NO_KNOWN_VALUES)
+    assert (published.content.decode(), published.remark) == ("ä …/b\n", CHANGED)
 
 
 def test_which_files_are_left_out_and_why(tmp_path):

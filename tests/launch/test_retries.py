@@ -170,14 +170,14 @@ def test_torchruns_command_is_written_out(cluster, words):
 
 def test_the_commands_of_deepspeed_and_srun_are_written_out(tmp_path):
     hosts = tmp_path / "hosts"
-    found = command(
+    deepspeed_command = command(
         kind="deepspeed",
         hostfile=str(hosts),
         address="head",
         port=4000,
         options=["--launcher", "x"],
     )
-    assert found == [
+    assert deepspeed_command == [
         *HERE, "deepspeed.launcher.runner", "--hostfile", str(hosts), "--master_addr", "head",
         "--master_port", "4000", "--no_local_rank", "--launcher", "x", "--module",
         "contamination.training", *READ,
@@ -192,7 +192,7 @@ def test_the_commands_of_deepspeed_and_srun_are_written_out(tmp_path):
 def test_how_many_processes_a_stage_has_here_and_in_all(tmp_path):
     (tmp_path / "hosts").write_text("# a comment\none slots=4 # four\n\ntwo slots=4\n")
     deepspeed = {"kind": "deepspeed", "hostfile": str(tmp_path / "hosts")}
-    for given, count, local, is_in_process in (
+    for fields, count, local, is_in_process in (
         ({}, 1, 1, True),
         ({"processes": 3}, 3, 3, False),
         ({"kind": "torchrun", "nodes": 2, "processes": 3}, 6, 3, False),
@@ -201,10 +201,10 @@ def test_how_many_processes_a_stage_has_here_and_in_all(tmp_path):
         ({"kind": "slurm", "jobs": {"all": {"time": 9, "nodes": 2}}}, 2, 2, False),
         ({"kind": "slurm", "jobs": {"all": {"time": 9}}}, 1, 1, True),
     ):
-        found = Processes(ClusterConfig(**given), "train", CELL, snapshot.HOME)
-        assert (found.count, found.local_count, found.is_in_process) == (
+        processes = Processes(ClusterConfig(**fields), "train", CELL, snapshot.HOME)
+        assert (processes.count, processes.local_count, processes.is_in_process) == (
             count, local, is_in_process
-        ), given  # fmt: skip
+        ), fields  # fmt: skip
     (tmp_path / "hosts").write_text("one slots=1\n")
     assert not Processes(ClusterConfig(**deepspeed), "train", CELL, CELL).is_in_process
 
@@ -225,11 +225,11 @@ def test_a_bad_hostfile_is_said_with_its_form(tmp_path, text):
     assert str(raised.value).startswith(f"cluster.hostfile is '{hosts}': it can't be read (")
 
 
-def failed(folder, **values):
+def write_failure(folder, **fields):
     folder = folder / FAILURES_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     failure = Failure(**{"rank": 0, "host": "here", "time": 1.0, "kind": "ValueError", "status": 1,
-                         "message": "bad", "trace": "Traceback …", **values})  # fmt: skip
+                         "message": "bad", "trace": "Traceback …", **fields})  # fmt: skip
     (folder / f"rank-{failure.rank}.json").write_text(hashed_json(asdict(failure)))
 
 
@@ -242,7 +242,7 @@ def test_why_processes_ended_is_said_in_full(tmp_path):
         "above"
     )
     assert (str(error), error.known, error.status) == (died, False, 1)
-    failed(tmp_path, rank=1)
+    write_failure(tmp_path, rank=1)
     error = processes._error_of_exit(9, stopped=False)
     assert (str(error), error.known) == (
         "rank 1 on here failed first: ValueError: bad (its traceback is above, and in "
@@ -254,25 +254,25 @@ def test_why_processes_ended_is_said_in_full(tmp_path):
 def test_a_start_after_a_crash_is_announced(started, said, caplog):
     with caplog.at_level("INFO"):
         assert started(said("one"), "kill -9 $$", WELL, retries=2) == (3, None)
-    lines = [record.getMessage() for record in caplog.records]
-    again = "Starting again from the last checkpoint; {} more after this."
+    lines = caplog.messages
+    announcement = "Starting again from the last checkpoint; {} more after this."
     assert len(lines) == 5
     assert lines[0] == lines[2] == lines[4]
     assert lines[0].startswith("train-study: sh -c ")
     assert "ValueError: one" in lines[1]
-    assert lines[1].endswith("\n" + again.format(1))
-    assert lines[3].endswith("\n" + again.format(0))
+    assert lines[1].endswith("\n" + announcement.format(1))
+    assert lines[3].endswith("\n" + announcement.format(0))
     assert "died without an error message" in lines[3]
 
 
 def test_processes_are_asked_to_stop_by_their_launcher(tmp_path, monkeypatch):
-    asked = []
+    requests = []
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setattr(subprocess, "run", lambda call, **_: asked.append(call))
-    process = SimpleNamespace(pid=1, send_signal=asked.append)
+    monkeypatch.setattr(subprocess, "run", lambda call, **_: requests.append(call))
+    process = SimpleNamespace(pid=1, send_signal=requests.append)
     for cluster in ({"kind": "slurm", "jobs": {"all": {"time": 9}}}, {}):
         Processes(ClusterConfig(**cluster), "train", CELL, CELL)._ask_to_stop(process)
-    assert asked == [["scancel", "--signal=TERM", "7"], signal.SIGTERM]
+    assert requests == [["scancel", "--signal=TERM", "7"], signal.SIGTERM]
 
 
 def test_the_first_node_of_a_job_is_the_one_that_starts_it(monkeypatch):
@@ -281,7 +281,8 @@ def test_the_first_node_of_a_job_is_the_one_that_starts_it(monkeypatch):
     monkeypatch.setenv("KEPT", "x")
     slurm = {"kind": "slurm", "jobs": {"all": {"time": 9}}}
     for cluster, address in ((slurm, socket.gethostname()), ({}, None)):
-        found = Processes(ClusterConfig(**cluster), "train", CELL, CELL)._environment()
-        assert found.get("MASTER_ADDR") == address
-        assert ("RANK" in found, found["KEPT"], found["PYTHONSAFEPATH"]) == (False, "x", "1")
-        assert found["PYTHONPATH"].split(os.pathsep)[0] == str(CELL)
+        environment = Processes(ClusterConfig(**cluster), "train", CELL, CELL)._environment()
+        assert environment.get("MASTER_ADDR") == address
+        assert "RANK" not in environment
+        assert (environment["KEPT"], environment["PYTHONSAFEPATH"]) == ("x", "1")
+        assert environment["PYTHONPATH"].split(os.pathsep)[0] == str(CELL)

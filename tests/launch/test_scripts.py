@@ -254,17 +254,17 @@ def test_a_job_that_saved_is_queued_again_a_bounded_number_of_times(
 def test_a_batch_script_says_what_its_tasks_run(launch, stage, task, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     script = described(launch, 3)[stage]
-    own = f"{sys.executable} -m contamination.launch {task.format(folder=launch.folder)}"
+    command = f"{sys.executable} -m contamination.launch {task.format(folder=launch.folder)}"
     lines = script.strip().splitlines()
     start = lines.index("module load cuda")
     assert lines[start : start + 4] == [
-        "module load cuda", f"# each task runs: {own}",
+        "module load cuda", f"# each task runs: {command}",
         f"export PYTHONPATH={launch.folder}/code-1", "export PYTHONSAFEPATH=1",
     ]  # fmt: skip
-    found = options(script)
+    batch_options = options(script)
     array = "%A_%a" if stage != "analyse" else "%j"
-    assert found["output"] == f"{launch.folder}/jobs/{array}_0_log.out"
-    assert "error" not in found
+    assert batch_options["output"] == f"{launch.folder}/jobs/{array}_0_log.out"
+    assert "error" not in batch_options
     assert "#SBATCH --requeue" in script
     assert "srun" not in lines[-1]
     assert lines[-1].startswith("exec ")
@@ -285,21 +285,21 @@ def test_scripts_of_slices_are_for_each_cell(launch):
         assert options(slices)["dependency"] == "afterok:<the job before>"
         assert options(scores)["dependency"] == ("afterok:<the job before>,afterany:<the slices>")
         assert options(slices)["kill-on-invalid-dep"] == "yes"
-    one = replace(CLUSTER, jobs={**CLUSTER.jobs, "detect": {"slices": 1}})
-    assert "launch.slice" not in slurm.render_batch_scripts(launch, code, one, 2, None)
+    whole_detection = replace(CLUSTER, jobs={**CLUSTER.jobs, "detect": {"slices": 1}})
+    assert "launch.slice" not in slurm.render_batch_scripts(launch, code, whole_detection, 2, None)
 
 
 def test_what_a_job_asks_for_by_default(launch):
     cluster = ClusterConfig(kind="slurm", jobs={"all": {"time": 5}})
     text = slurm.render_batch_scripts(launch, launch.folder / "code-1", cluster, 1, "inject")
-    found = options(text)
-    assert (found["signal"], found["time"], found["job-name"]) == (
+    batch_options = options(text)
+    assert (batch_options["signal"], batch_options["time"], batch_options["job-name"]) == (
         "B:USR2@120", "5", "study-1-inject"
     )  # fmt: skip
-    assert "dependency" not in found
-    assert "array" not in found
-    named = ClusterConfig(kind="slurm", jobs={"all": {"time": 5, "job_name": "herons"}})
-    text = slurm.render_batch_scripts(launch, launch.folder / "code-1", named, 1, "inject")
+    assert "dependency" not in batch_options
+    assert "array" not in batch_options
+    named_job = ClusterConfig(kind="slurm", jobs={"all": {"time": 5, "job_name": "herons"}})
+    text = slurm.render_batch_scripts(launch, launch.folder / "code-1", named_job, 1, "inject")
     assert options(text)["job-name"] == "herons"
 
 
@@ -315,15 +315,15 @@ def test_a_job_out_of_time_lets_its_command_save_first(spool, monkeypatch):
                f"touch {spool}/began; while :; do sleep 0.01; done"]  # fmt: skip
     slurm.Job.child = None
     job = slurm.Job(2, 5)
-    again = job.checkpoint(command)
-    assert (again.function, again.args) == (job, (command,))
+    resubmission = job.checkpoint(command)
+    assert (resubmission.function, resubmission.args) == (job, (command,))
     slurm.Job.child = child = subprocess.Popen(command)
     try:
         while not (spool / "began").exists():
             time.sleep(0.01)
-        again = job.checkpoint(command)
+        resubmission = job.checkpoint(command)
         assert (spool / "saved").read_text() == "saved\n"
-        assert (again.function, again.args) == (job, (command,))
+        assert (resubmission.function, resubmission.args) == (job, (command,))
         assert child.wait() == 143
         job.checkpoint(command)  # it has ended, and been waited for
     finally:
@@ -336,8 +336,8 @@ def test_squeue_that_can_not_answer_is_an_error(launch, spool, monkeypatch):
     (cell, *_) = launch.cells()
     cell.write_jobs({"inject": "100_0"})
     (spool.parent / "bin" / "squeue").write_text("#!/bin/sh\nexit 1\n")
-    said = r"^cluster\.kind is slurm, but squeue can't say which jobs are queued \(.*status 1"
-    with pytest.raises(ConfigError, match=said):
+    message = r"^cluster\.kind is slurm, but squeue can't say which jobs are queued \(.*status 1"
+    with pytest.raises(ConfigError, match=message):
         slurm.queued_job_ids([cell])
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ConfigError, match=r"squeue can't say which .* No such file"):
@@ -362,9 +362,9 @@ def test_squeue_and_scontrol_are_asked_for_the_users_own_job(spool, launch, monk
 def test_jobs_that_were_submitted_are_logged(launch, spool, caplog):
     with caplog.at_level("INFO"):
         slurm.submit_cells(launch, launch.folder / "code-1", CLUSTER, launch.cells(), "train")
-    script, said, later, last = (record.getMessage() for record in caplog.records)
-    assert (said, last) == ("inject: job 100", "train: job 101")
+    inject_script, inject_message, train_script, train_message = caplog.messages
+    assert (inject_message, train_message) == ("inject: job 100", "train: job 101")
     scripts = described(launch, 3, "train")
-    assert script.split() == scripts["inject"].split()
-    assert "afterok" not in later
-    assert "aftercorr:100" in later
+    assert inject_script.split() == scripts["inject"].split()
+    assert "afterok" not in train_script
+    assert "aftercorr:100" in train_script

@@ -264,9 +264,9 @@ def test_a_model_that_was_adopted_has_no_corpora(trained, caplog):
 
 
 def test_a_batch_that_the_processes_can_not_share_is_named(quickstart):
-    stage, own = quickstart.training, quickstart.training.model.pretraining
+    stage, pretraining = quickstart.training, quickstart.training.model.pretraining
     with pytest.raises(ConfigError) as raised:
-        shared_artifacts.make_base_training_stage(stage, own, 3)
+        shared_artifacts.make_base_training_stage(stage, pretraining, 3)
     assert str(raised.value) == (
         "model.pretraining.batch_sequences is 16: give a multiple of the processes, 3."
     )
