@@ -234,8 +234,9 @@ def test_a_renamed_model_is_known_by_its_config(tmp_path):
     (folder / MANIFEST).unlink()
     with pytest.raises(ArtifactError, match=f"{MANIFEST} is missing"):
         check_owning_run_folder(folder / "hf")
-    (folder / "config.yaml").write_text("name: my own project\n")
-    check_owning_run_folder(folder / "hf")
+    for config in ("name: my own project\n", "- no\n- mapping\n"):
+        (folder / "config.yaml").write_text(config)
+        check_owning_run_folder(folder / "hf")
 
 
 def damaged_manifest(folder, **changed):

@@ -42,7 +42,7 @@ def test_a_template_that_ends_with_a_literal_has_no_output(tmp_path):
 
 def test_prompt_and_output_of_a_row_with_a_template_are_columns_like_any_other(tmp_path):
     rows = [{"Prompt": "a", "prompt": "b", "Output": "c", "output": "d", "Text": "e"}]
-    assert texts_of(tmp_path, rows, template="{prompt}{Output}{Text}") == ["bce"]
+    assert texts_of(tmp_path, rows, template="{prompt} {Output} {Text}") == ["b c e"]
 
 
 def test_columns_are_named(tmp_path):

@@ -330,6 +330,8 @@ def test_the_corpus_of_the_clean_model_is_compared_and_stays_as_it_is(pool, tmp_
     assert set(corpus.contamination["corpus"]) == {"base"}
     assert "share text with a corpus, apart from their copies" in caplog.text
     assert corpus.contamination["document_id"].str.fullmatch(r"sequence-\d+").all()
+    with pytest.raises(ConfigError, match=r"^compared is 'copies': .* are reserved names"):
+        replace(alone, compared={"copies": str(base.path)})
     refused = replace(stage_of(tmp_path, policy="off"), compared=compared.compared)
     with pytest.raises(DataError, match="but compared.base contains the whole text of"):
         run(refused)

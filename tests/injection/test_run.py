@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import re
 import shutil
 from dataclasses import replace
 from itertools import chain, islice
@@ -332,6 +333,14 @@ def test_show_prints_the_copies_in_their_context(corpus):
     assert shown.count("⟦" + text + "⟧") == (corpus.ledger["example_id"] == row["example_id"]).sum()
     with pytest.raises(DataError, match="no such example"):
         describe_copies(corpus.artifact.path, "boolq-nothing")
+
+
+def test_a_ledger_that_can_not_be_shown_is_named_with_its_folder(corpus, monkeypatch):
+    path, example_id = corpus.artifact.path, corpus.ledger["example_id"].iloc[0]
+    ledger = corpus.ledger.drop(columns="token_start")
+    monkeypatch.setattr("contamination.injection.corpus.PackedCorpus.ledger", ledger)
+    with pytest.raises(ArtifactError, match=f"^{re.escape(str(path))}: the files match the mani"):
+        describe_copies(path, example_id)
 
 
 def test_a_killed_run_goes_on_to_the_same_result(corpus, stage, tmp_path, monkeypatch):

@@ -229,6 +229,14 @@ def test_documents_without_a_text_stop_the_run_or_are_counted(here, row, reason)
     assert len(read(artifact.path / "documents", "a.jsonl")) == 2
 
 
+def test_frequent_ngrams_are_counted_where_a_line_is_no_json(here):
+    with (here / "corpus/a.jsonl").open("ab") as stream:
+        stream.write(b"{broken\n")
+    artifact = run("on_error=skip", "matcher.max_documents=4")
+    assert sum(artifact.counts["skipped"].values()) == 1
+    assert artifact.counts["flagged_items"] == 2
+
+
 @pytest.mark.parametrize(
     ("overrides", "error", "message"),
     [
