@@ -43,7 +43,7 @@ def test_at_least_one_cell_is_needed():
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("fields", "words"),
     [
         ({}, r"^project is None: give either project=NAME or local=FOLDER \(local is None\)\.$"),
         (
@@ -52,9 +52,9 @@ def test_at_least_one_cell_is_needed():
         ),
     ],
 )
-def test_a_report_is_read_of_a_project_or_of_a_local_record(given, words):
+def test_a_report_is_read_of_a_project_or_of_a_local_record(fields, words):
     with pytest.raises(ConfigError, match=words):
-        WandbReport(**given)
+        WandbReport(**fields)
     assert WandbReport(project="p").local is None
     assert WandbReport(local="runs/wandb").project is None
 

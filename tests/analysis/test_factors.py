@@ -39,10 +39,10 @@ def test_whole_numbers_stay_whole_and_others_become_floats():
         learning_rate=np.float32(0.5), parameters=7, chosen={"a": "0.25", "b": 1}
     )
     by_name = {factor.column: factor for factor in FACTORS}
-    rate, number = by_name["learning_rate"].value(cell), by_name["parameters"].value(cell)
-    assert (rate, type(rate), number, type(number)) == (0.5, float, 7, int)
-    first = replace(DECAY, fields=("a", "b")).value(cell)
-    assert (first, type(first)) == (0.25, float)
+    rate, parameters = by_name["learning_rate"].value(cell), by_name["parameters"].value(cell)
+    assert (rate, type(rate), parameters, type(parameters)) == (0.5, float, 7, int)
+    decay = replace(DECAY, fields=("a", "b")).value(cell)
+    assert (decay, type(decay)) == (0.25, float)
     assert replace(DECAY, fields=("c",)).value(cell) is None
 
 

@@ -79,11 +79,11 @@ def test_the_time_is_the_sum_over_steps(tmp_path):
 
 def test_a_cell_of_two_stages_says_where_its_members_were_and_what_was_scored(cell):
     examples = cell.examples.assign(occurrences=0)
-    two = replace(
+    two_stages = replace(
         cell, stage="finetuning", scope="output", epochs=3, parameters=1_234_567,
         budget_tokens=1_500, learning_rate=2e-5, seed=4, examples=examples.head(50),
     )  # fmt: skip
-    assert cell_facts(two, None) == {
+    assert cell_facts(two_stages, None) == {
         "cell": cell.name,
         "model": "tiny_llama",
         "parameters": "1,234,567",
@@ -96,7 +96,7 @@ def test_a_cell_of_two_stages_says_where_its_members_were_and_what_was_scored(ce
         "epochs": "3",
         "seed": "4",
     }
-    assert list(cell_facts(two, None)) == list(cell_facts(cell, None))[:7] + [
+    assert list(cell_facts(two_stages, None)) == list(cell_facts(cell, None))[:7] + [
         "members in", "scored", "epochs", "seed"
     ]  # fmt: skip
 
@@ -126,15 +126,16 @@ def test_a_ledger_says_which_benchmarks_have_fewer_examples_than_asked_for():
     ]
 
 
-def made_record(evaluations: pd.DataFrame) -> CellRecord:
+def make_record(evaluations: pd.DataFrame) -> CellRecord:
     return CellRecord("m", evaluations, np.arange(3), {}, {}, {}, {})
 
 
 def test_the_loss_table_has_the_mean_and_the_range_of_the_seeds_that_have_the_loss():
-    first = pd.DataFrame({"step": [0, 9], "loss_members": [5.0, 1.0], "tokens": [1, 2]})
-    first["loss_validation"] = [4, np.nan]
-    second = pd.DataFrame({"step": [0, 9], "loss_members": [7.0, 2.0], "loss_nonmembers": [6.0, 3]})
-    table = loss_table([made_record(first), made_record(second)])
+    first_seed = pd.DataFrame({"step": [0, 9], "loss_members": [5.0, 1.0], "tokens": [1, 2]})
+    first_seed["loss_validation"] = [4, np.nan]
+    second_seed = pd.DataFrame({"step": [0, 9], "loss_members": [7.0, 2.0]})
+    second_seed["loss_nonmembers"] = [6.0, 3.0]
+    table = loss_table([make_record(first_seed), make_record(second_seed)])
     expected = pd.DataFrame(
         [
             ("members", 0, 6.0, 5.0, 7.0),
@@ -151,8 +152,8 @@ def test_the_loss_table_has_the_mean_and_the_range_of_the_seeds_that_have_the_lo
 def write_manifest(folder: Path, **parts) -> Artifact:
     folder.mkdir()
     empty = dict.fromkeys(("inputs", "counts", "files", "records", "bytes"), {})
-    made = {"kind": "model", "schema": 4, "revision": "abc", "digest": "0" * 64}
-    write_text_atomically(folder / "manifest.json", hashed_json({**made, **empty, **parts}))
+    required = {"kind": "model", "schema": 4, "revision": "abc", "digest": "0" * 64}
+    write_text_atomically(folder / "manifest.json", hashed_json({**required, **empty, **parts}))
     return Artifact(folder, "model", folder.name, {}, {}, {})
 
 
@@ -176,7 +177,7 @@ def test_a_record_is_read_of_the_corpus_the_model_and_the_scores(tmp_path, monke
     paths = CellPaths("c", "m", "clean", "s", seconds=7200.0, gpu_hours=4.0)
     monkeypatch.setattr(provenance, "open_corpus", {"c": corpus}.__getitem__)
     monkeypatch.setattr(
-        provenance, "open_trained", lambda *given: {("cells.model", "m"): model}[given]
+        provenance, "open_trained", lambda *args: {("cells.model", "m"): model}[args]
     )
     monkeypatch.setattr(provenance, "open_scores", {"s": scores}.__getitem__)
     record = open_record(paths)
@@ -191,8 +192,9 @@ def test_a_record_is_read_of_the_corpus_the_model_and_the_scores(tmp_path, monke
     assert training.pop("wall time") == format_duration(7200.0)
     assert training.pop("GPU hours") == "4.00"
     assert training == training_facts(model)
-    free = open_record(replace(paths, gpu_hours=None)).training
-    assert ("wall time" in free, "GPU hours" in free) == (True, False)
+    training_without_gpu = open_record(replace(paths, gpu_hours=None)).training
+    assert "wall time" in training_without_gpu
+    assert "GPU hours" not in training_without_gpu
     assert "wall time" not in open_record(replace(paths, seconds=None)).training
 
 
@@ -203,18 +205,18 @@ def test_dates_are_of_one_zone():
 def test_the_command_can_be_given_again(monkeypatch):
     line = ["/usr/bin/python", "-m", "launch", "experiment=quickstart", "name=two words"]
     monkeypatch.setattr(sys, "orig_argv", line)
-    found = report_provenance()
-    assert found["command"] == "python -m launch experiment=quickstart 'name=two words'"
-    assert list(found) == ["command", "code", "written", "machine", "versions"]
+    provenance = report_provenance()
+    assert provenance["command"] == "python -m launch experiment=quickstart 'name=two words'"
+    assert list(provenance) == ["command", "code", "written", "machine", "versions"]
     packages = ("contamination-testbed", "torch", "transformers", "deepspeed", "numpy",
                 "scikit-learn")  # fmt: skip
-    names = [text.rpartition(" ")[0] for text in found["versions"].split(", ")]
+    names = [text.rpartition(" ")[0] for text in provenance["versions"].split(", ")]
     assert names == ["Python", *packages]
-    assert found["code"] == code_revision()
-    written = datetime.strptime(found["written"], "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC)
-    assert abs(datetime.now(UTC) - written) < timedelta(minutes=2)
+    assert provenance["code"] == code_revision()
+    report_time = datetime.strptime(provenance["written"], "%Y-%m-%d %H:%M UTC").replace(tzinfo=UTC)
+    assert abs(datetime.now(UTC) - report_time) < timedelta(minutes=2)
     machine = f"{socket.gethostname()}: {platform.system()} {platform.machine()}"
-    assert found["machine"] == f"{machine}, {os.cpu_count()} CPU cores"
+    assert provenance["machine"] == f"{machine}, {os.cpu_count()} CPU cores"
 
 
 def test_a_method_is_told_in_the_words_of_its_class(tmp_path, monkeypatch):

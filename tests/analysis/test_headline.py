@@ -15,7 +15,7 @@ from contamination.analysis.headline import controls_sentence, headlines, sweep_
 from contamination.analysis.statistics.turning_points import format_levels
 from contamination.analysis.sweeps import Sweep
 from contamination.analysis.tables.estimates import sweep_table
-from tests.analysis.written_out import row
+from tests.analysis.small_report import joint, row
 
 NO_PAIR = pd.DataFrame(columns=["condition"])
 ROWS = (
@@ -204,14 +204,10 @@ def test_the_clean_models_value_is_a_range_where_conditions_differ_in_it(sweep):
     assert (line[0], line[-1]) == ("loss", "0.47 to 0.52")
 
 
-def joint(value: float) -> str:
-    return f"{value:.2f} [{value - 0.2:.2f}, {value + 0.2:.2f}]"
-
-
-def rate_sweep(methods: dict[str, tuple[float, float]], **other) -> Sweep:
+def rate_sweep(methods: dict[str, tuple[float, float]], **columns) -> Sweep:
     """Each method's AUROC at two learning rates, and a slope of 0.3 [0.2, 0.4]."""
     rows = [
-        row(value, condition=f"lr{rate:g}", learning_rate=rate, method=method, **other)
+        row(value, condition=f"lr{rate:g}", learning_rate=rate, method=method, **columns)
         for method, values in methods.items()
         for rate, value in zip((1e-4, 1e-3), values, strict=True)
     ]
@@ -242,35 +238,36 @@ def test_of_two_methods_the_median_is_the_second_and_slopes_at_0_are_not_counted
         f"{start}{rise}, from {joint(0.5)} at 1e-4 to {joint(0.6)} at 1e-3: {ends}. The slope's "
         "interval is above 0 for 2 of 2 methods."
     )
-    said = sweep_headline(with_slopes(sweep, zlib=(0.1, 0.0, 0.2)))
-    assert said.endswith(". The slope's interval is above 0 for 1 of 2 methods.")
-    said = sweep_headline(with_slopes(sweep, zlib=(-0.1, -0.2, 0.0)))
-    assert said.endswith(". The slope's interval is above 0 for 1 of 2 methods.")
-    said = sweep_headline(with_slopes(sweep, zlib=(-0.2, -0.3, -0.1)))
-    assert said.endswith(" above 0 for 1 of 2 methods, below 0 for 1.")
-    said = sweep_headline(with_slopes(sweep, zlib=(np.nan, np.nan, np.nan)))
-    assert "slope's interval" not in said
+    headline = sweep_headline(with_slopes(sweep, zlib=(0.1, 0.0, 0.2)))
+    assert headline.endswith(". The slope's interval is above 0 for 1 of 2 methods.")
+    headline = sweep_headline(with_slopes(sweep, zlib=(-0.1, -0.2, 0.0)))
+    assert headline.endswith(". The slope's interval is above 0 for 1 of 2 methods.")
+    headline = sweep_headline(with_slopes(sweep, zlib=(-0.2, -0.3, -0.1)))
+    assert headline.endswith(" above 0 for 1 of 2 methods, below 0 for 1.")
+    headline = sweep_headline(with_slopes(sweep, zlib=(np.nan, np.nan, np.nan)))
+    assert "slope's interval" not in headline
     untested = replace(sweep, trends=sweep.trends.head(1))
     assert "AUROC of zlib, the median one, has no measured trend with peak learning rate: it was " \
            "not tested; it goes from" in sweep_headline(untested)  # fmt: skip
 
 
 def test_what_all_series_share_is_said_with_the_first_alone():
-    sweeps = [rate_sweep({"loss": (0.6, 0.8)}, budget_tokens=n) for n in (1_000, 2_000)]
-    first, second = (sweep_headline(sweep, sweeps) for sweep in sweeps)
-    assert "from 1e-4 to 1e-3 (tiny, 1,000 tokens), from" in first
-    assert "from 1e-4 to 1e-3 (2,000 tokens), from" in second
+    sweeps = [rate_sweep({"loss": (0.6, 0.8)}, budget_tokens=tokens) for tokens in (1_000, 2_000)]
+    first_headline, second_headline = (sweep_headline(sweep, sweeps) for sweep in sweeps)
+    assert "from 1e-4 to 1e-3 (tiny, 1,000 tokens), from" in first_headline
+    assert "from 1e-4 to 1e-3 (2,000 tokens), from" in second_headline
     missing = pd.DataFrame([
         row(np.nan, learning_rate=rate, n_members=0, needs="members per benchmark")
         for rate in (1e-5, 1e-2)
     ])  # fmt: skip
-    said = sweep_headline(replace(sweeps[0], unmeasured=missing))
-    assert said.endswith(
+    headline = sweep_headline(replace(sweeps[0], unmeasured=missing))
+    assert headline.endswith(
         " per doubling; no value at 1e-5 (no members: nothing to detect); no value at 0.01 (no "
         "members: nothing to detect)."
     )
-    none = replace(sweeps[0], rows=sweeps[0].rows.assign(default=False), unmeasured=missing.head(1))
-    assert sweep_headline(none) == (
+    rows = sweeps[0].rows.assign(default=False)
+    nothing_measured = replace(sweeps[0], rows=rows, unmeasured=missing.head(1))
+    assert sweep_headline(nothing_measured) == (
         "Along peak learning rate from 1e-4 to 1e-3 (tiny, 1,000 tokens) no method was measured "
         "everywhere; no value at 1e-5 (no members: nothing to detect)."
     )
@@ -278,18 +275,19 @@ def test_what_all_series_share_is_said_with_the_first_alone():
 
 def test_a_swapped_pair_of_one_method_and_one_example_is_told_without_a_choice():
     columns = ["condition", "seed", "example_id", "method", "variant", "difference"]
-    one = pd.DataFrame([("x", 0, "e", "loss", "", 0.5), ("x", 1, "e", "loss", "", 1.0)],
+    one_example = pd.DataFrame([("x", 0, "e", "loss", "", 0.5), ("x", 1, "e", "loss", "", 1.0)],
                        columns=columns)  # fmt: skip
     two_conditions = {"x": ["Best in x."], "x-swapped": []}
-    assert headlines([], two_conditions, one) == [
+    assert headlines([], two_conditions, one_example) == [
         "x: Best in x.",
         "x and its swapped replicate together: of 1 example 100% score higher by the model that "
         "saw them than by the other, with loss; the difference is 0.75 standard deviations of the "
         "non-members.",
     ]
-    variants = pd.concat([one.assign(variant="k=1"), one.assign(variant="k=2", difference=-1.0)])
-    said = headlines([], two_conditions, variants)[1]
-    assert ", with loss (k=1), the most of 2 methods (no correction for this choice);" in said
+    second_variant = one_example.assign(variant="k=2", difference=-1.0)
+    variants = pd.concat([one_example.assign(variant="k=1"), second_variant])
+    headline = headlines([], two_conditions, variants)[1]
+    assert ", with loss (k=1), the most of 2 methods (no correction for this choice);" in headline
 
 
 def test_controls_of_one_condition_and_of_several_are_told_with_their_worst_benchmark():

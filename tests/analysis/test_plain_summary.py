@@ -15,7 +15,7 @@ from contamination.analysis.plain_summary import (
 )
 from contamination.analysis.statistics.tidy_tables import compute_statistics
 from contamination.analysis.sweeps import Sweep
-from tests.analysis.written_out import row
+from tests.analysis.small_report import row
 
 CONFIG = AnalysisConfig(draws=60, fpr=[0.001, 0.25])
 JOINT = ["value", "joint_low", "joint_high"]
@@ -110,12 +110,8 @@ NO_TREND = pd.DataFrame(columns=list(TREND))
 
 
 def test_occurrences_are_told_once_with_the_rate_that_was_measured():
-    rows = [
-        row(0.6, occurrences="1"),
-        row(0.99, occurrences="2"),
-        row(0.75),
-        row(0.7, method="zlib"),
-    ]
+    once, twice = row(0.6, occurrences="1"), row(0.99, occurrences="2")
+    rows = [once, twice, row(0.75), row(0.7, method="zlib")]
     rates = [
         row(0.3, metric="tpr_at_fpr_0.05"),
         row(0.9, metric="tpr_at_fpr_0.05", occurrences="1"),
@@ -137,29 +133,29 @@ def test_occurrences_are_told_once_with_the_rate_that_was_measured():
     )
     alone = pooled[pooled["method"] == "loss"]
     assert plain_sentences(alone, NO_TREND, [], config)[1].startswith("With loss, a threshold that")
-    few = AnalysisConfig(fpr=[0.001])
-    assert plain_sentences(alone, NO_TREND, [], few)[1] == "Measured with loss."
-    assert plain_sentences(pooled, NO_TREND, [], few)[1] == (
+    rare = AnalysisConfig(fpr=[0.001])
+    assert plain_sentences(alone, NO_TREND, [], rare)[1] == "Measured with loss."
+    assert plain_sentences(pooled, NO_TREND, [], rare)[1] == (
         "Measured with loss, the best of 2 methods."
     )
-    whole = pooled[pooled["occurrences"] == "any"]
-    assert plain_sentences(whole, NO_TREND, [], config)[0] == (
+    any_number = pooled[pooled["occurrences"] == "any"]
+    assert plain_sentences(any_number, NO_TREND, [], config)[0] == (
         "Members are partly detectable (AUROC 0.75)."
     )
 
 
-@pytest.mark.parametrize("other", [{"benchmark": "imdb"}, {"method": "zlib"}, {"variant": "x"},
+@pytest.mark.parametrize("columns", [{"benchmark": "imdb"}, {"method": "zlib"}, {"variant": "x"},
                                    {"over": "learning_rate"}])  # fmt: skip
-def test_a_trend_of_something_else_says_nothing_of_occurrences(other):
+def test_a_trend_of_something_else_says_nothing_of_occurrences(columns):
     """The other trend shows no slope, which would be called unclear."""
     pooled = pd.DataFrame([row(0.6, occurrences="1"), row(0.9, occurrences="2"), row(0.75)])
     flat = {**TREND, "slope_low": -0.1}
     config = AnalysisConfig(fpr=[])
     unclear = " The difference is not statistically clear."
-    said = plain_sentences(pooled, pd.DataFrame([flat]), [], config)[0]
-    assert said.endswith(unclear)
-    said = plain_sentences(pooled, pd.DataFrame([{**flat, **other}]), [], config)[0]
-    assert not said.endswith(unclear)
+    sentence = plain_sentences(pooled, pd.DataFrame([flat]), [], config)[0]
+    assert sentence.endswith(unclear)
+    sentence = plain_sentences(pooled, pd.DataFrame([{**flat, **columns}]), [], config)[0]
+    assert not sentence.endswith(unclear)
 
 
 def test_of_several_conditions_the_ends_are_named():
@@ -170,17 +166,17 @@ def test_of_several_conditions_the_ends_are_named():
         "Of 3 conditions, AUROC is highest in b: members are mostly detectable (AUROC 0.90). It is "
         "lowest in c: not distinguishable from non-members (AUROC 0.45)."
     ]
-    one = pd.DataFrame([rows[0], unmeasured])
-    assert plain_sentences(one, NO_TREND, [], CONFIG) == [
+    one_measured = pd.DataFrame([rows[0], unmeasured])
+    assert plain_sentences(one_measured, NO_TREND, [], CONFIG) == [
         "In a, members are not distinguishable from non-members (AUROC 0.70)."
     ]
     assert plain_sentences(pd.DataFrame([unmeasured, {**unmeasured, "condition": "e"}]), NO_TREND,
                            [], CONFIG) == []  # fmt: skip
 
 
-def rate_sweep(name: str, values: dict[float, float], methods=("loss",), **other) -> Sweep:
+def rate_sweep(name: str, values: dict[float, float], methods=("loss",), **columns) -> Sweep:
     rows = [
-        row(value, condition=f"{name}{rate}", learning_rate=rate, method=method, **other)
+        row(value, condition=f"{name}{rate}", learning_rate=rate, method=method, **columns)
         for rate, value in values.items() for method in methods
     ]  # fmt: skip
     return Sweep(BY_COLUMN["learning_rate"], name, pd.DataFrame(rows), pd.DataFrame(columns=[
@@ -190,7 +186,7 @@ def rate_sweep(name: str, values: dict[float, float], methods=("loss",), **other
 
 def test_at_most_two_sweeps_are_told_each_with_its_series():
     values = {1e-4: 0.75, 1e-3: 0.85}
-    sweeps = [rate_sweep(f"s{n}", values, budget_tokens=n * 1000) for n in (1, 2, 3)]
+    sweeps = [rate_sweep(f"s{number}", values, budget_tokens=number * 1000) for number in (1, 2, 3)]
     text = (
         "With a peak learning rate of 1e-4, members are partly detectable (AUROC 0.75). With a "
         "peak learning rate of 1e-3: mostly detectable (AUROC 0.85)."
@@ -200,33 +196,33 @@ def test_at_most_two_sweeps_are_told_each_with_its_series():
         f"{text} Series: 1,000 tokens. Method: loss.",
         f"{text} Series: 2,000 tokens. Method: loss.",
     ]
-    two = rate_sweep("two", values, ("loss", "zlib"))
-    assert plain_sentences(pooled, NO_TREND, [two], CONFIG) == [
+    two_methods = rate_sweep("two", values, ("loss", "zlib"))
+    assert plain_sentences(pooled, NO_TREND, [two_methods], CONFIG) == [
         f"{text} Method: loss, the best of 2 on average."
     ]
     nowhere = rate_sweep("none", values, default=False)
-    said = plain_sentences(pooled, NO_TREND, [nowhere], CONFIG)
-    assert said[0] == "Members are not distinguishable from non-members (AUROC 0.70)."
+    sentences = plain_sentences(pooled, NO_TREND, [nowhere], CONFIG)
+    assert sentences[0] == "Members are not distinguishable from non-members (AUROC 0.70)."
 
 
 def test_controls_are_told_in_plain_words():
     clean = row(0.5, checkpoint="clean", benchmark="imdb", p_control=0.3)
     blind = {**clean, "method": "blind"}
-    one, both = pd.DataFrame([clean]), pd.DataFrame([clean, blind])
-    assert plain_controls_sentence(one) == (
+    clean_control, both_controls = pd.DataFrame([clean]), pd.DataFrame([clean, blind])
+    assert plain_controls_sentence(clean_control) == (
         "Control: the model before the contaminated training can't tell members from non-members "
         "beyond chance."
     )
-    assert plain_controls_sentence(both) == (
+    assert plain_controls_sentence(both_controls) == (
         "Controls: neither the model before the contaminated training nor a classifier that sees "
         "the texts alone tells members from non-members beyond chance."
     )
-    assert plain_controls_sentence(both.assign(p_control=0.05)) == (
+    assert plain_controls_sentence(both_controls.assign(p_control=0.05)) == (
         "**Caution:** the model before the contaminated training and a classifier that sees the "
         "texts alone tell members from non-members, although neither can know which texts were "
         "inserted. Chance does this in 5% of sound reports; otherwise the members and the "
         "non-members differ as texts, and the numbers above show more than contamination."
     )
-    assert plain_controls_sentence(one.head(0)) == (
+    assert plain_controls_sentence(clean_control.head(0)) == (
         "No control was measured: the AUROCs may have other causes than contamination."
     )

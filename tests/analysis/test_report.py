@@ -17,7 +17,7 @@ from contamination.analysis.statistics.controls import control_warning
 from contamination.analysis.summary import reading_guide
 from contamination.analysis.tables.estimates import cell_tables
 from contamination.core.report.tables import escape_markdown
-from tests.analysis import written_out
+from tests.analysis import small_report
 
 PICTURE = Picture("charts/chart.png", "AUROC against occurrences", "what it shows")
 
@@ -79,16 +79,16 @@ def test_conditions_keep_their_order(results):
 
 
 def test_the_whole_of_a_report_is_in_order():
-    found = written_out.findings(examples=["examples/a b.html"])
-    rows = found.rows_by_condition
-    table = written_out.table("one")
+    findings = small_report.findings(examples=["examples/a b.html"])
+    rows = findings.rows_by_condition
+    table = small_report.table("one")
     sections = [
         Section("", None, [table], [Picture("charts/x y.png", "X|Y", "what")]),
         Section("b", rows["b"], [table], [PICTURE], ["It rises.", "Again."]),
         Section("a", rows["a"], [], [], ["No members."]),
     ]
     warning = control_warning(rows["b"])
-    assert render_markdown(found, sections).split("\n\n") == [
+    assert render_markdown(findings, sections).split("\n\n") == [
         "# trial <1>: detection of contamination",
         "Members are **found**.",
         "Controls: fine.",
@@ -114,42 +114,43 @@ def test_the_whole_of_a_report_is_in_order():
         "In b: 0.65 [0.55, 0.75].",
         "Controls: as by chance.",
         "## How to read this",
-        reading_guide(found.config) + "\n",
+        reading_guide(findings.config) + "\n",
     ]
 
 
 def test_findings_of_one_condition_have_what_is_of_it():
-    found = written_out.findings()
-    one = found.restrict_to_condition("b")
+    findings = small_report.findings()
+    of_condition = findings.restrict_to_condition("b")
     for name in ("pooled", "curves", "bins"):
-        table = getattr(found, name)
-        pd.testing.assert_frame_equal(getattr(one, name), table[table["condition"] == "b"])
-    assert one.records == {"b": found.records["b"]}
-    assert one.tables == {"b": found.tables["b"]}
-    assert one.sentences == {"b": found.sentences["b"]}
-    assert (one.title, one.headline, one.config) == (found.title, found.headline, found.config)
-    none = replace(found, records={}, tables={}).restrict_to_condition("a")
-    assert (none.records, none.tables) == ({"a": ()}, {"a": ()})
-    assert found.sentences_beyond_headline("b") == ["It rises."]
-    assert found.sentences_beyond_headline("a") == ["No members."]
+        table = getattr(findings, name)
+        pd.testing.assert_frame_equal(getattr(of_condition, name), table[table["condition"] == "b"])
+    assert of_condition.records == {"b": findings.records["b"]}
+    assert of_condition.tables == {"b": findings.tables["b"]}
+    assert of_condition.sentences == {"b": findings.sentences["b"]}
+    for name in ("title", "headline", "config"):
+        assert getattr(of_condition, name) == getattr(findings, name)
+    without_tables = replace(findings, records={}, tables={}).restrict_to_condition("a")
+    assert (without_tables.records, without_tables.tables) == ({"a": ()}, {"a": ()})
+    assert findings.sentences_beyond_headline("b") == ["It rises."]
+    assert findings.sentences_beyond_headline("a") == ["No members."]
 
 
 def test_files_are_written_with_the_sections_in_their_order(tmp_path, monkeypatch):
-    saved = [
+    charts = [
         SavedChart(
             [tmp_path / f"charts/{name}.{kind}" for kind in ("png", "svg")], where, name, "c"
         )
         for name, where in (("first", "b"), ("second", "b"), ("over", ""))
     ]
-    monkeypatch.setattr(report_files, "save_charts", lambda *given: saved)
-    monkeypatch.setattr(report_files, "render_page", lambda *given: f"page {given[1]}")
+    monkeypatch.setattr(report_files, "save_charts", lambda *args: charts)
+    monkeypatch.setattr(report_files, "render_page", lambda *args: f"page {args[1]}")
     monkeypatch.setattr(report_files, "report_provenance", lambda: {"command": "x"})
-    made = report_files.write_report_files(tmp_path, None, written_out.findings())
+    paths = report_files.write_report_files(tmp_path, None, small_report.findings())
     tables = ("over", "more", "one", "two")
     kinds = ("md", "csv", "tex")
-    charts = [path for chart in saved for path in chart.paths]
-    named = [tmp_path / f"tables/{name}.{kind}" for name in tables for kind in kinds]
-    assert made == [*named, *charts, tmp_path / "report.md"]
+    chart_paths = [path for chart in charts for path in chart.paths]
+    table_paths = [tmp_path / f"tables/{name}.{kind}" for name in tables for kind in kinds]
+    assert paths == [*table_paths, *chart_paths, tmp_path / "report.md"]
     assert (tmp_path / "report.html").read_text() == "page {'command': 'x'}"
     text = (tmp_path / "report.md").read_text()
     words = ["## Over all conditions", "![over](charts/over.png)", "### Title of over",
@@ -159,9 +160,9 @@ def test_files_are_written_with_the_sections_in_their_order(tmp_path, monkeypatc
     places = [text.index(word) for word in words]
     assert places == sorted(places)
     assert text.count("In b: 0.65 [0.55, 0.75].") == 1
-    monkeypatch.setattr(report_files, "save_charts", lambda *given: [])
-    report_files.write_report_files(tmp_path, None, written_out.findings())
+    monkeypatch.setattr(report_files, "save_charts", lambda *args: [])
+    report_files.write_report_files(tmp_path, None, small_report.findings())
     assert "## Over all conditions\n\n### Title of over\n\n" in (tmp_path / "report.md").read_text()
-    alone = replace(written_out.findings(), tables={"a": [], "b": []})
+    alone = replace(small_report.findings(), tables={"a": [], "b": []})
     report_files.write_report_files(tmp_path, None, alone)
     assert "Over all conditions" not in (tmp_path / "report.md").read_text()

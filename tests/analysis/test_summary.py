@@ -16,7 +16,7 @@ from contamination.analysis.summary import condition_sentences, sentences_by_con
 from contamination.core.statistics import bootstrap
 from contamination.core.statistics.estimates import Estimate, estimate_metrics
 from contamination.core.statistics.metrics import AUROC
-from tests.analysis.written_out import condition_rows, row
+from tests.analysis.small_report import condition_rows, estimate, joint, row
 
 CONFIDENCE = 0.95
 
@@ -212,10 +212,6 @@ TREND = {
 COMPARISON = {"metric": "auroc", "benchmark": "all", "method_a": "loss", "method_b": "zlib"}
 
 
-def joint(value: float) -> str:
-    return f"{value:.2f} [{value - 0.2:.2f}, {value + 0.2:.2f}]"
-
-
 def test_all_sentences_on_a_condition():
     """Decoys: a pair in one benchmark, a pair of another metric."""
     comparisons = pd.DataFrame([
@@ -245,16 +241,16 @@ def test_all_sentences_on_a_condition():
         "benchmark: imdb, 0.49 [0.39, 0.59], corrected p = 0.051).",
     ]
     rows = condition_rows()
-    found = condition_sentences(rows, comparisons, trends, CONFIDENCE)
-    assert found == [strongest, occurrences, *controls]
+    sentences = condition_sentences(rows, comparisons, trends, CONFIDENCE)
+    assert sentences == [strongest, occurrences, *controls]
 
     unsure = comparisons.assign(p_max_t=0.051)
     assert condition_sentences(rows, unsure, trends, CONFIDENCE)[0] == (
         f"Highest of 2 methods: loss, AUROC {joint(0.65)} {sizes} {choice}; not distinguishable "
         "from zlib (paired tests, corrected)."
     )
-    found = condition_sentences(rows, comparisons, trends.head(0), CONFIDENCE)
-    assert found[1] == "Occurrences: no trend was measured."
+    sentences = condition_sentences(rows, comparisons, trends.head(0), CONFIDENCE)
+    assert sentences[1] == "Occurrences: no trend was measured."
     one_dose = trends.assign(note=ONE_DOSE)
     assert condition_sentences(rows, comparisons, one_dose, CONFIDENCE)[1] == (
         "Occurrences: no slope, since all members of a benchmark have the same number."
@@ -267,52 +263,50 @@ def test_all_sentences_on_a_condition():
     )
     assert alone[1].endswith(" The slope's interval is above 0 for 1 of 1 method.")
     assert [sentence.rpartition(": ")[2] for sentence in alone[2:]] == ["not measured."] * 2
-    none = {"slope": np.nan, "slope_low": np.nan, "slope_high": np.nan}
-    few = trends.head(1).assign(**none, note=f"{NO_SLOPE}it needs more")
-    assert condition_sentences(loss, comparisons, few, CONFIDENCE)[1] == (
+    no_slope = {"slope": np.nan, "slope_low": np.nan, "slope_high": np.nan}
+    few_levels = trends.head(1).assign(**no_slope, note=f"{NO_SLOPE}it needs more")
+    assert condition_sentences(loss, comparisons, few_levels, CONFIDENCE)[1] == (
         f"AUROC of loss has no measured trend with occurrences: it needs more; it goes from "
         f"{joint(0.55)} at 1 to {joint(0.8)} at 10."
     )
 
 
 @pytest.mark.parametrize(
-    ("sizes", "said"),
+    ("sizes", "reason"),
     [
         ({"n_members": 0}, "No members: nothing to detect."),
         ({"n_nonmembers": 0}, "No non-members: nothing to compare the members with."),
         ({}, "all, the mean over benchmarks: needs ≥ 20 members."),
     ],
 )
-def test_a_condition_without_a_number_says_why(sizes, said):
+def test_a_condition_without_a_number_says_why(sizes, reason):
     rows = pd.DataFrame([row(np.nan, needs="≥ 20 members", **sizes)])
     empty = pd.DataFrame(columns=list(COMPARISON))
-    found = condition_sentences(rows, empty, pd.DataFrame(columns=list(TREND)), CONFIDENCE)
-    assert found[0] == said
-    assert len(found) == 3
+    sentences = condition_sentences(rows, empty, pd.DataFrame(columns=list(TREND)), CONFIDENCE)
+    assert sentences[0] == reason
+    assert len(sentences) == 3
 
 
 def levels(*values: float) -> pd.DataFrame:
     """Rows at 1, 2, 4, …; intervals reach 0.1 to each side."""
     numbers = [2**i for i in range(len(values))]
-    return pd.DataFrame([{**row(v), "at": str(n), "level": float(n)} for n, v in
-                         zip(numbers, values, strict=True)])  # fmt: skip
-
-
-def shown(value: float) -> str:
-    return f"{value:.2f} [{value - 0.1:.2f}, {value + 0.1:.2f}]"
+    return pd.DataFrame([
+        {**row(value), "at": str(number), "level": float(number)}
+        for number, value in zip(numbers, values, strict=True)
+    ])  # fmt: skip
 
 
 FALL = {"tau": -0.3, "p_value": 0.99, "slope": -0.5, "slope_low": -0.7, "slope_high": -0.3}
-NONE = {"slope": np.nan, "slope_low": np.nan, "slope_high": np.nan, "note": f"{NO_SLOPE}few"}
-ENDS = f"from {shown(0.6)} at 1 to {shown(0.8)} at 2"
+UNTESTED = {"slope": np.nan, "slope_low": np.nan, "slope_high": np.nan, "note": f"{NO_SLOPE}few"}
+ENDS = f"from {estimate(0.6)} at 1 to {estimate(0.8)} at 2"
 
 
 @pytest.mark.parametrize(
-    ("changed", "values", "said"),
+    ("changed", "values", "clause"),
     [
         ({}, (0.6, 0.8), f"rises with n, {ENDS}: its log-odds increase by 0.50 [0.30, 0.70] per "
          "doubling"),
-        (FALL, (0.8, 0.6), f"falls with n, from {shown(0.8)} at 1 to {shown(0.6)} at 2: its "
+        (FALL, (0.8, 0.6), f"falls with n, from {estimate(0.8)} at 1 to {estimate(0.6)} at 2: its "
          "log-odds decrease by 0.50 [0.30, 0.70] per doubling"),
         ({"slope_low": -0.1}, (0.6, 0.8), f"shows no clear trend with n, {ENDS}: its log-odds "
          "change by 0.50 [-0.10, 0.70] per doubling"),
@@ -325,38 +319,38 @@ ENDS = f"from {shown(0.6)} at 1 to {shown(0.8)} at 2"
         ({"tau": np.nan}, (0.6, 0.8), f"has no clear direction with n, {ENDS}: its log-odds "
          "increase by 0.50 [0.30, 0.70] per doubling; but Kendall's τ does not confirm it (it "
          "could not be computed)"),
-        ({}, (0.8, 0.9, 0.6), f"has no clear direction with n, from {shown(0.8)} at 1 to "
-         f"{shown(0.6)} at 4: its log-odds increase by 0.50 [0.30, 0.70] per doubling; but the "
+        ({}, (0.8, 0.9, 0.6), f"has no clear direction with n, from {estimate(0.8)} at 1 to "
+         f"{estimate(0.6)} at 4: its log-odds increase by 0.50 [0.30, 0.70] per doubling; but the "
          "last AUROC is below the first"),
-        (FALL, (0.6, 0.5, 0.7), f"has no clear direction with n, from {shown(0.6)} at 1 to "
-         f"{shown(0.7)} at 4: its log-odds decrease by 0.50 [0.30, 0.70] per doubling; but the "
+        (FALL, (0.6, 0.5, 0.7), f"has no clear direction with n, from {estimate(0.6)} at 1 to "
+         f"{estimate(0.7)} at 4: its log-odds decrease by 0.50 [0.30, 0.70] per doubling; but the "
          "last AUROC is above the first"),
-        ({"turns": "2 4"}, (0.6, 0.9, 0.7), f"has no clear direction with n, from {shown(0.6)} at "
-         f"1 to {shown(0.7)} at 4: its log-odds increase by 0.50 [0.30, 0.70] per doubling; but "
-         "AUROC clearly falls between some levels"),
-        (NONE, (0.6, 0.8), f"has no measured trend with n: few; it goes {ENDS}"),
-        ({**NONE, "turns": "1 2"}, (0.6, 0.8), f"rises with n, {ENDS}, by the paired difference of "
-         "these two levels (no slope: few)"),
-        ({"turns": "1 2 4"}, (0.6, 0.9, 0.7), f"rises and then falls with n: {shown(0.6)} at 1, "
-         f"{shown(0.9)} at 2, {shown(0.7)} at 4"),
-        ({"turns": "1 2 4"}, (0.9, 0.6, 0.8), f"falls and then rises with n: {shown(0.9)} at 1, "
-         f"{shown(0.6)} at 2, {shown(0.8)} at 4"),
+        ({"turns": "2 4"}, (0.6, 0.9, 0.7), f"has no clear direction with n, from {estimate(0.6)} "
+         f"at 1 to {estimate(0.7)} at 4: its log-odds increase by 0.50 [0.30, 0.70] per doubling; "
+         "but AUROC clearly falls between some levels"),
+        (UNTESTED, (0.6, 0.8), f"has no measured trend with n: few; it goes {ENDS}"),
+        ({**UNTESTED, "turns": "1 2"}, (0.6, 0.8), f"rises with n, {ENDS}, by the paired "
+         "difference of these two levels (no slope: few)"),
+        ({"turns": "1 2 4"}, (0.6, 0.9, 0.7), f"rises and then falls with n: {estimate(0.6)} at 1, "
+         f"{estimate(0.9)} at 2, {estimate(0.7)} at 4"),
+        ({"turns": "1 2 4"}, (0.9, 0.6, 0.8), f"falls and then rises with n: {estimate(0.9)} at 1, "
+         f"{estimate(0.6)} at 2, {estimate(0.8)} at 4"),
         ({"turns": "1 2 4 8"}, (0.6, 0.9, 0.6, 0.9), "zigzags with n, in no steady direction: "
-         f"{shown(0.6)} at 1, {shown(0.9)} at 2, {shown(0.6)} at 4, {shown(0.9)} at 8"),
+         f"{estimate(0.6)} at 1, {estimate(0.9)} at 2, {estimate(0.6)} at 4, {estimate(0.9)} at 8"),
     ],
 )  # fmt: skip
-def test_a_clause_on_a_trend(changed, values, said):
+def test_a_clause_on_a_trend(changed, values, clause):
     trend = {**TREND, **changed}
-    assert trend_clause("x", "n", trend, levels(*values), 0.05) == f"AUROC of x {said}"
+    assert trend_clause("x", "n", trend, levels(*values), 0.05) == f"AUROC of x {clause}"
 
 
 def test_without_a_test_the_sign_of_tau_must_agree():
-    one, two = levels(0.6, 0.8), levels(0.6)
-    disputed = trend_clause("x", "n", {**TREND, "tau": -0.1, "p_value": 0.9}, one, None)
+    two_levels, one_level = levels(0.6, 0.8), levels(0.6)
+    disputed = trend_clause("x", "n", {**TREND, "tau": -0.1, "p_value": 0.9}, two_levels, None)
     assert disputed.endswith("; but Kendall's τ does not confirm it (-0.10)")
-    assert trend_clause("x", "n", {**TREND, "p_value": 0.9}, one, None).startswith(
+    assert trend_clause("x", "n", {**TREND, "p_value": 0.9}, two_levels, None).startswith(
         "AUROC of x rises"
     )
-    assert trend_clause("x", "n", TREND, two, None) == (
+    assert trend_clause("x", "n", TREND, one_level, None) == (
         "AUROC of x rises with n: its log-odds increase by 0.50 [0.30, 0.70] per doubling"
     )

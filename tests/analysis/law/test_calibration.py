@@ -54,23 +54,24 @@ def test_the_reference_is_the_training_of_the_other_seed_without_the_example(cel
     one_rate = [cell for cell in cells if cell.learning_rate == 1e-3]
     wide = {cell.name: wide_scores(cell) for cell in one_rate}
     for sample in calibrated_samples(one_rate)[::7]:
-        (own,) = (cell for cell in one_rate if cell.name == sample.cell)
+        (own_cell,) = (cell for cell in one_rate if cell.name == sample.cell)
         key = sample.benchmark, sample.method
-        others = [wide[cell.name][key] for cell in one_rate if cell.seed != own.seed]
+        references = [wide[cell.name][key] for cell in one_rate if cell.seed != own_cell.seed]
         for table in (sample.members, sample.nonmembers):
             for name, raw, calibrated in table.itertuples():
-                (level,) = (o.loc[name, "standard"] for o in others if not o.loc[name, "member"])
-                assert raw == wide[own.name][key].loc[name, "standard"]
+                rows = [reference.loc[name] for reference in references]
+                (level,) = (row["standard"] for row in rows if not row["member"])
+                assert raw == wide[own_cell.name][key].loc[name, "standard"]
                 assert calibrated == pytest.approx(raw - level)
-        assert not wide[own.name][key].loc[sample.nonmembers.index, "member"].any()
-        copies = wide[own.name][key].loc[sample.members.index, "occurrences"]
+        assert not wide[own_cell.name][key].loc[sample.nonmembers.index, "member"].any()
+        copies = wide[own_cell.name][key].loc[sample.members.index, "occurrences"]
         assert set(copies) == {sample.occurrences}
 
 
 @pytest.mark.parametrize(("a_dose", "samples"), [(5, 64), (4, 0)])
 def test_a_sample_has_five_members_or_more(a_dose, samples):
-    few = cells_of(simulate_cells(learning_rates=(1e-3,), a_dose=a_dose))
-    assert len(calibrated_samples(few)) == samples  # 4 cells, benchmarks, methods, copies
+    one_rate = cells_of(simulate_cells(learning_rates=(1e-3,), a_dose=a_dose))
+    assert len(calibrated_samples(one_rate)) == samples  # 4 cells, benchmarks, methods, copies
 
 
 def test_without_other_conditions_nothing_is_tested(cells):
@@ -80,7 +81,7 @@ def test_without_other_conditions_nothing_is_tested(cells):
     assert not len(compare_calibration(samples, within_variances(one), 0.9, 0))
 
 
-def written_out(condition, method, members, nonmembers, references=1):
+def make_sample(condition, method, members, nonmembers, references=1):
     """A sample of 2 copies; each example is (raw, calibrated)."""
     columns = ["raw", "calibrated"]
     tables = [
@@ -92,13 +93,13 @@ def written_out(condition, method, members, nonmembers, references=1):
 
 SAMPLES = [
     # raw: 3 of 4 pairs; calibrated: 3 and a tie
-    written_out("x", "loss", [(1, 2), (3, 3)], [(0, 2), (2, 1)]),
+    make_sample("x", "loss", [(1, 2), (3, 3)], [(0, 2), (2, 1)]),
     # raw: 2 of 4; calibrated: 3 of 4
-    written_out("y", "loss", [(1, 1), (1, 3)], [(0, 0), (2, 2)]),
+    make_sample("y", "loss", [(1, 1), (1, 3)], [(0, 0), (2, 2)]),
     # of one condition, but with a variance of another
-    written_out("x", "zlib", [(3, 3), (1, 1), (4, 4)], [(0, 0), (2, 2), (2, 3)], references=3),
+    make_sample("x", "zlib", [(3, 3), (1, 1), (4, 4)], [(0, 0), (2, 2), (2, 3)], references=3),
     # without a variance of another condition
-    written_out("x", "min_k", [(1, 1)], [(0, 0)]),
+    make_sample("x", "min_k", [(1, 1)], [(0, 0)]),
 ]
 WITHIN = pd.DataFrame(
     [

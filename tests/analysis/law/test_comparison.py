@@ -1,3 +1,5 @@
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -29,14 +31,14 @@ def test_on_cells_of_a_law_the_law_is_better_than_lines_and_neighbours():
     law = fit_law(rows[~held], {}, 1e4)
     table = predict_held_out(law, rows[~held], rows[held], 0.9, 0)
     assert set(table["outside"]) == {"occurrences"}
-    first = table.iloc[0]
-    settings = {name: first[name] for name in law.factors}
-    prediction = predict(law, settings, first["method"], first["benchmarks"].split(","))
-    assert first[LAW] == pytest.approx(prediction.auroc)
-    ends = prediction.measured_interval(first["auroc_error"], 0.9, 0)
-    assert (first["low"], first["high"]) == pytest.approx(ends)
-    named = rows[held].replace({"method": {"loss": "x"}, "benchmark": {"imdb": "y"}})
-    unknown = predict_held_out(law, rows[~held], named, 0.9, 0).set_index("method")["outside"]
+    row = table.iloc[0]
+    settings = {name: row[name] for name in law.factors}
+    prediction = predict(law, settings, row["method"], row["benchmarks"].split(","))
+    assert row[LAW] == pytest.approx(prediction.auroc)
+    ends = prediction.measured_interval(row["auroc_error"], 0.9, 0)
+    assert (row["low"], row["high"]) == pytest.approx(ends)
+    renamed = rows[held].replace({"method": {"loss": "x"}, "benchmark": {"imdb": "y"}})
+    unknown = predict_held_out(law, rows[~held], renamed, 0.9, 0).set_index("method")["outside"]
     assert set(unknown["x"]) == {"occurrences, method, benchmark"}
     assert set(unknown["min_k"]) == {"occurrences, benchmark"}
     errors = summarise(table, 0.9).set_index(["held_out", "predictor"])["mae"]
@@ -62,11 +64,11 @@ def test_the_nearest_cell_is_that_of_a_loop_and_ties_are_averaged():
         "method": "loss", "auroc": [0.6, 0.7, 0.9], "occurrences": [1, 4, 16],
     })  # fmt: skip
     held = pd.DataFrame({"method": ["loss", "loss", "new"], "occurrences": [2, 5, 20]})
-    found = nearest_cell(known, held, ["occurrences"])
-    np.testing.assert_allclose(found, [0.65, 0.7, 0.9])
-    another = known.assign(method="zlib", auroc=0.1)
-    both = pd.concat([known, another], ignore_index=True)
-    np.testing.assert_allclose(nearest_cell(both, held, ["occurrences"]), [0.65, 0.7, 0.5])
+    nearest = nearest_cell(known, held, ["occurrences"])
+    np.testing.assert_allclose(nearest, [0.65, 0.7, 0.9])
+    other_method = known.assign(method="zlib", auroc=0.1)
+    two_methods = pd.concat([known, other_method], ignore_index=True)
+    np.testing.assert_allclose(nearest_cell(two_methods, held, ["occurrences"]), [0.65, 0.7, 0.5])
     np.testing.assert_allclose(nearest_cell(known, held, []), [2.2 / 3] * 3)
 
 
@@ -75,13 +77,13 @@ def test_the_nearest_cell_is_by_all_factors_together():
         "method": "loss", "auroc": [0.6, 0.8], "occurrences": [1, 4], "learning_rate": [4e-3, 1e-3],
     })  # fmt: skip
     held = pd.DataFrame({"method": ["loss"], "occurrences": [1], "learning_rate": [1e-3]})
-    found = nearest_cell(known, held.assign(occurrences=1.9), ["occurrences", "learning_rate"])
-    np.testing.assert_allclose(found, [0.8])
+    nearest = nearest_cell(known, held.assign(occurrences=1.9), ["occurrences", "learning_rate"])
+    np.testing.assert_allclose(nearest, [0.8])
     np.testing.assert_allclose(nearest_cell(known, held, ["occurrences"]), [0.6])
 
 
 def test_the_logit_is_a_line_of_each_method_in_the_logs_of_the_factors():
-    rows = [(m, n, r) for m in ("loss", "zlib") for n in (1, 2, 8) for r in (1e-3, 4e-3)]
+    rows = [*product(("loss", "zlib"), (1, 2, 8), (1e-3, 4e-3))]
     known = pd.DataFrame(rows, columns=["method", "occurrences", "learning_rate"])
     start = known["method"].map({"loss": 0.2, "zlib": -0.6})
     logit = start + 0.7 * np.log(known["occurrences"]) + 0.3 * np.log(known["learning_rate"] / 2e-3)
@@ -90,14 +92,14 @@ def test_the_logit_is_a_line_of_each_method_in_the_logs_of_the_factors():
         "method": ["loss", "zlib", "new"], "occurrences": [4, 4, 4], "learning_rate": [2e-3] * 3,
     }, index=[7, 8, 9])  # fmt: skip
     expected = np.array([0.2, -0.6, -0.2]) + 0.7 * np.log(4)  # of a new method, the mean line
-    found = logit_in_log_copies(known, held, ["occurrences", "learning_rate"])
-    np.testing.assert_allclose(found, 1 / (1 + np.exp(-expected)))
+    predicted = logit_in_log_copies(known, held, ["occurrences", "learning_rate"])
+    np.testing.assert_allclose(predicted, 1 / (1 + np.exp(-expected)))
 
 
-@pytest.mark.parametrize(("auroc", "found"), [(1.0, 0.995), (0.0, 0.005), (0.9, 0.9)])
-def test_a_certain_auroc_has_finite_log_odds(auroc, found):
+@pytest.mark.parametrize(("auroc", "predicted"), [(1.0, 0.995), (0.0, 0.005), (0.9, 0.9)])
+def test_a_certain_auroc_has_finite_log_odds(auroc, predicted):
     known = pd.DataFrame({"method": "loss", "occurrences": [1, 2, 4], "auroc": auroc})
-    np.testing.assert_allclose(logit_in_log_copies(known, known, ["occurrences"]), found)
+    np.testing.assert_allclose(logit_in_log_copies(known, known, ["occurrences"]), predicted)
 
 
 def test_a_sigmoid_in_capacity_finds_its_own_curve():
@@ -109,16 +111,17 @@ def test_a_sigmoid_in_capacity_finds_its_own_curve():
         "budget_tokens": 3e5, "occurrences": copies.ravel(),
     })  # fmt: skip
     np.testing.assert_allclose(sigmoid_in_capacity(table, table, []), auroc.ravel(), atol=2e-3)
-    other = table.assign(method="zlib", auroc=0.5)
-    both = pd.concat([table, other], ignore_index=True)
-    found = sigmoid_in_capacity(both, both.set_index(both.index + 5), [])
-    np.testing.assert_allclose(found, [*auroc.ravel(), *[0.5] * 12], atol=2e-3)
-    new = table.assign(method="new")
-    np.testing.assert_allclose(sigmoid_in_capacity(table, new, []), auroc.ravel(), atol=2e-3)
-    for unknown in ((table.assign(parameters=np.nan), table), (table, new.assign(parameters=None))):
-        found = sigmoid_in_capacity(*unknown, [])
-        assert np.isnan(found).all()
-        assert len(found) == 12
+    constant_method = table.assign(method="zlib", auroc=0.5)
+    two_methods = pd.concat([table, constant_method], ignore_index=True)
+    predicted = sigmoid_in_capacity(two_methods, two_methods.set_index(two_methods.index + 5), [])
+    np.testing.assert_allclose(predicted, [*auroc.ravel(), *[0.5] * 12], atol=2e-3)
+    new_method = table.assign(method="new")
+    np.testing.assert_allclose(sigmoid_in_capacity(table, new_method, []), auroc.ravel(), atol=2e-3)
+    unknown = new_method.assign(parameters=None)
+    for known, held in ((table.assign(parameters=np.nan), table), (table, unknown)):
+        predicted = sigmoid_in_capacity(known, held, [])
+        assert np.isnan(predicted).all()
+        assert len(predicted) == 12
 
 
 def test_decisions_count_clear_pairs_only():
@@ -140,9 +143,9 @@ def test_errors_are_summed_up_for_all_cells_and_for_each_side_of_the_range():
         NEAREST: [0.5, 0.5, 0.5], LOGIT: [0.7, 0.6, 0.8], SIGMOID: [np.nan, 0.7, 0.9],
         "outside": ["occurrences", "", ""],
     })  # fmt: skip
-    found = summarise(table, 0.9).set_index(["held_out", "predictor"])
+    errors = summarise(table, 0.9).set_index(["held_out", "predictor"])
     predictors = [LAW, NEAREST, LOGIT]
-    assert list(found.index) == [
+    assert list(errors.index) == [
         *(("all", name) for name in predictors),
         *(("inside", name) for name in [*predictors, SIGMOID]),
         *(("outside", name) for name in predictors),
@@ -152,17 +155,17 @@ def test_errors_are_summed_up_for_all_cells_and_for_each_side_of_the_range():
         "rows": 3, "cells": 2, "mae": 0.02, "noise": noise * 0.05 / 3, "bias": -0.02 / 3,
         "coverage": 2 / 3, "confidence": 0.9, "decisions": 1.0, "pairs": 3,
     }  # fmt: skip
-    assert found.loc["all", LAW].to_dict() == pytest.approx(expected)
-    assert list(found.columns) == list(expected)
-    nearest = found.loc["all", NEAREST]
+    assert errors.loc["all", LAW].to_dict() == pytest.approx(expected)
+    assert list(errors.columns) == list(expected)
+    nearest = errors.loc["all", NEAREST]
     assert nearest[["mae", "bias", "decisions"]].tolist() == pytest.approx([0.7 / 3, -0.7 / 3, 0.5])
     assert nearest[["coverage", "confidence"]].isna().all()
-    assert found.loc["all", LOGIT]["decisions"] == pytest.approx(2 / 3)
+    assert errors.loc["all", LOGIT]["decisions"] == pytest.approx(2 / 3)
     columns = ["rows", "cells", "mae", "noise", "coverage", "pairs"]
     inside = [2, 2, 0.02, noise * 0.02, 0.5, 1]
-    assert found.loc["inside", LAW][columns].tolist() == pytest.approx(inside)
+    assert errors.loc["inside", LAW][columns].tolist() == pytest.approx(inside)
     outside = [1, 1, 0.02, noise * 0.01, 1.0, 0]
-    assert found.loc["outside", LAW][columns].tolist() == pytest.approx(outside)
+    assert errors.loc["outside", LAW][columns].tolist() == pytest.approx(outside)
 
 
 def test_means_over_benchmarks_have_the_error_of_a_mean():
@@ -188,12 +191,12 @@ def test_a_mean_over_benchmarks_has_the_facts_of_its_cell():
          "auroc_error": 0.04, "shift_error": 0.4},
         {**row, "cell": "b", "benchmark": "boolq", "auroc": 0.9, "shift": 1.0, "recency": 3.0},
     ])  # fmt: skip
-    first, second = average_benchmarks(rows).to_dict("records")
-    parameters = first.pop("parameters")
+    mean, single = average_benchmarks(rows).to_dict("records")
+    parameters = mean.pop("parameters")
     assert np.isnan(parameters)
-    assert first == pytest.approx({
+    assert mean == pytest.approx({
         "cell": "a", "method": "loss", "occurrences": 2, "auroc": 0.7, "shift": 0.4,
         "learning_rate": 1e-3, "recency": 4.0, "auroc_error": 0.025, "shift_error": 0.25,
         "benchmarks": "boolq,imdb", "model": "tiny", "budget_tokens": 300_000,
     })  # fmt: skip
-    assert (second["cell"], second["auroc"], second["benchmarks"]) == ("b", 0.9, "boolq")
+    assert (single["cell"], single["auroc"], single["benchmarks"]) == ("b", 0.9, "boolq")

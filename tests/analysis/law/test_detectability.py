@@ -31,8 +31,8 @@ def test_the_table_of_swapped_replicates_gives_the_aurocs_that_were_seen():
 
 def test_a_shift_is_found_again_and_a_certain_auroc_has_the_largest():
     shifts = np.array([-0.5, 0.0, 1.0, 3.0])
-    again = shift_of_auroc(auroc_of_shift(shifts, 0.4, 0.9), 0.4, 0.9)
-    np.testing.assert_allclose(again, shifts, atol=1e-12)
+    inverted = shift_of_auroc(auroc_of_shift(shifts, 0.4, 0.9), 0.4, 0.9)
+    np.testing.assert_allclose(inverted, shifts, atol=1e-12)
     assert shift_of_auroc(1.0) == 9.0
     assert shift_of_auroc(0.0) == -9.0
     np.testing.assert_allclose(shift_of_auroc(auroc_of_shift(shifts)), shifts, atol=1e-12)

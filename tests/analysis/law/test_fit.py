@@ -44,7 +44,8 @@ def test_the_law_says_what_it_was_fitted_to(law, rows):
         *("intercept", "occurrences", "learning_rate", "recency"),
         *("method|loss", "method|min_k", "method: copies|loss", "method: copies|min_k"),
         *("benchmark|boolq", "benchmark|imdb"),
-        *(f"benchmark × method|{b}|{m}" for b in ("boolq", "imdb") for m in ("loss", "min_k")),
+        *("benchmark × method|boolq|loss", "benchmark × method|boolq|min_k"),
+        *("benchmark × method|imdb|loss", "benchmark × method|imdb|min_k"),
     ]
     groups = {"method", "method: copies", "benchmark", "benchmark × method", "cell"}
     assert law.variances.keys() == {*groups, "cell × benchmark"}
@@ -54,16 +55,17 @@ def test_the_law_says_what_it_was_fitted_to(law, rows):
 
 
 def test_a_factor_that_is_known_in_some_cells_only_is_refused(rows):
-    some = rows.assign(parameters=rows["parameters"].astype(float).mask(rows.index < 5))
+    partly_known = rows.assign(parameters=rows["parameters"].astype(float).mask(rows.index < 5))
     with pytest.raises(ConfigError, match=r"^reports: parameters is unknown in some cells and"):
-        fit_law(some, {}, 1e4)
+        fit_law(partly_known, {}, 1e4)
 
 
 def test_one_method_or_benchmark_has_no_effects_beside_others(rows):
-    one = rows[rows["method"] == "loss"]
-    law = fit_law(one, {}, 1e4)
+    one_method = rows[rows["method"] == "loss"]
+    law = fit_law(one_method, {}, 1e4)
     assert law.variances.keys() == {"method", "benchmark", "cell", "cell × benchmark"}
-    law = fit_law(one[one["benchmark"] == "imdb"], {}, 1e4, ["occurrences", "learning_rate"])
+    one_benchmark = one_method[one_method["benchmark"] == "imdb"]
+    law = fit_law(one_benchmark, {}, 1e4, ["occurrences", "learning_rate"])
     assert law.variances.keys() == {"method", "benchmark", "cell"}
     assert law.constant == {"parameters": 226_000, "recency": None}
 
@@ -154,7 +156,7 @@ def test_a_damaged_matrix_or_order_is_refused(law):
         ({"covariance": negative.tolist()}, "a variance is negative"),
         ({"covariance": infinite.tolist()}, "not finite"),
         ({"names": law.names[1:] + law.names[:1]}, "begin with the factors"),
-        ({"names": [n.replace("benchmark|", "b|") for n in law.names]}, "has no benchmark"),
+        ({"names": [name.replace("benchmark|", "b|") for name in law.names]}, "has no benchmark"),
         ({"names": [], "values": [], "covariance": [], "factors": {}}, "sizes"),
         ({"factors": {**law.factors, "recency": [0.0, 1.0, 0.5]}}, "out of range"),
         ({"factors": {**law.factors, "recency": [1.0, 2.0, float("inf")]}}, "out of range"),
@@ -220,7 +222,7 @@ def test_a_shift_without_an_error_is_named(rows, column, value):
     """An AUROC of 1 has a standard error of 0 in a report's tables."""
     broken = rows.assign(**{column: rows[column].where(rows.index != 7, value)})
     row = broken.loc[7]
-    shift, error = (value if column == c else row[c] for c in ("shift", "shift_error"))
+    shift, error = (value if column == name else row[name] for name in ("shift", "shift_error"))
     words = re.escape(
         f"reports: 1 of {len(rows)} shifts can't be fitted. That of {row['method']} on "
         f"{row['benchmark']} at {row['occurrences']} copies in {row['cell']} is {shift:.3g} with "

@@ -40,25 +40,25 @@ def test_the_shift_and_auroc_equal_loops_over_examples(cells):
         means.append(np.mean(differences))
         out = this[~this["member"]]["standard"]
         aurocs.append(np.mean([[this.loc[n, "standard"] > o for o in out] for n in chosen]))
-    found = row.loc["imdb", "loss", 4]
-    assert found["shift"] == pytest.approx(np.mean(means))
-    assert found["auroc"] == pytest.approx(np.mean(aurocs))
+    row = row.loc["imdb", "loss", 4]
+    assert row["shift"] == pytest.approx(np.mean(means))
+    assert row["auroc"] == pytest.approx(np.mean(aurocs))
     members = [t[t["occurrences"] == 4] for t in tables]
     since = [c.tokens_since[n] for c, m in zip(unit, members, strict=True) for n in m.index]
-    assert found["recency"] == pytest.approx(np.exp(np.mean(np.log(1 + np.array(since) / 1e4))))
+    assert row["recency"] == pytest.approx(np.exp(np.mean(np.log(1 + np.array(since) / 1e4))))
     variances = [np.var(m["standard"], ddof=1) for m in members]
-    assert found["member_variance"] == pytest.approx(np.mean(variances))
+    assert row["member_variance"] == pytest.approx(np.mean(variances))
     counts = {"n_members": 2 * 60, "n_nonmembers": 2 * 240, "seed": 0, "budget_tokens": 400_000}
-    assert {name: found[name] for name in counts} == counts
-    assert (found["cell"], found["model"]) == (unit[0].cell.name, "tiny_llama")
-    assert found["learning_rate"] == 2e-3
-    assert found["parameters"] is None
+    assert {name: row[name] for name in counts} == counts
+    assert (row["cell"], row["model"]) == (unit[0].cell.name, "tiny_llama")
+    assert row["learning_rate"] == 2e-3
+    assert row["parameters"] is None
     differences = [
         [this.loc[n, "standard"] - other.loc[n, "standard"] for n in m.index]
         for (this, other), m in zip((tables, tables[::-1]), members, strict=True)
     ]
     error = np.sqrt(sum(np.var(d, ddof=1) / 60 for d in differences)) / 2
-    assert found["shift_error"] == pytest.approx(error)
+    assert row["shift_error"] == pytest.approx(error)
 
 
 def test_a_single_cells_shift_is_its_members_mean_in_units_of_the_non_members(cells):
@@ -68,11 +68,12 @@ def test_a_single_cells_shift_is_its_members_mean_in_units_of_the_non_members(ce
     row = rows.set_index(["benchmark", "method", "occurrences"]).loc["boolq", "min_k", 2]
     table = wide_scores(cells[0].cell)["boolq", "min_k"]
     members = table[table["occurrences"] == 2]["standard"]
-    others = table[~table["member"]]["standard"]
-    assert others.mean() == pytest.approx(0, abs=1e-9)
+    nonmembers = table[~table["member"]]["standard"]
+    assert nonmembers.mean() == pytest.approx(0, abs=1e-9)
     assert row["shift"] == pytest.approx(members.mean())
     assert row["shift_error"] == pytest.approx(np.sqrt(members.var() / 60 + 1 / 240))
-    assert row["auroc"] == pytest.approx(np.mean([[m > o for o in others] for m in members]))
+    is_above = [[score > nonmember for nonmember in nonmembers] for score in members]
+    assert row["auroc"] == pytest.approx(np.mean(is_above))
     assert row["member_variance"] == pytest.approx(members.var())
     assert (row["n_members"], row["n_nonmembers"]) == (60, 240)
 
@@ -82,10 +83,10 @@ def test_a_single_cells_shift_is_its_members_mean_in_units_of_the_non_members(ce
 )
 def test_a_row_has_five_members_or_more(a_dose, halves, rows):
     """Of nine members the earlier half has five, with the median itself."""
-    one = simulate_cells(learning_rates=(2e-3,), seeds=(0,), a_dose=a_dose)[:1]
-    made = measure_cells(one, 1e4, halves=halves)
-    assert len(made) == rows
-    assert set(made["n_members"]) <= {5}
+    one_cell = simulate_cells(learning_rates=(2e-3,), seeds=(0,), a_dose=a_dose)[:1]
+    measurements = measure_cells(one_cell, 1e4, halves=halves)
+    assert len(measurements) == rows
+    assert set(measurements["n_members"]) <= {5}
 
 
 def test_the_error_of_the_auroc_is_that_of_leaving_out_examples(cells):
@@ -135,8 +136,8 @@ def test_the_variance_within_is_recovered(cells):
     wide = [wide_scores(c.cell)["imdb", "loss"] for c in cells]
     pairs = [(a[~a["member"]], b[~b["member"]]) for a, b in combinations(wide, 2)]
     variances = [(a["standard"] - b["standard"]).dropna().var() for a, b in pairs]
-    found = table.set_index(["benchmark", "method"]).loc["imdb", "loss"]
-    assert found["within"] == pytest.approx(np.nanmean(variances) / 2)
+    row = table.set_index(["benchmark", "method"]).loc["imdb", "loss"]
+    assert row["within"] == pytest.approx(np.nanmean(variances) / 2)
 
 
 def test_one_pair_alone_gives_an_upper_bound(cells):
@@ -147,15 +148,15 @@ def test_one_pair_alone_gives_an_upper_bound(cells):
     assert set(table["examples"]) == {120}
     assert list(table["benchmark"]) == ["boolq", "boolq", "imdb", "imdb"]
     assert list(table["method"]) == ["loss", "min_k", "loss", "min_k"]
-    one, other = (wide_scores(c.cell)["imdb", "loss"] for c in cells[:2])
-    seen = [(one, other), (other, one)]
-    once = [(a["standard"] - b["standard"])[a["occurrences"] == 1] for a, b in seen]
+    first_cell, second_cell = (wide_scores(c.cell)["imdb", "loss"] for c in cells[:2])
+    both_orders = [(first_cell, second_cell), (second_cell, first_cell)]
+    once = [(a["standard"] - b["standard"])[a["occurrences"] == 1] for a, b in both_orders]
     assert table["within"].iloc[2] == pytest.approx(pd.concat(once).var() / 2)
 
 
 def test_a_variance_within_is_at_most_that_of_the_non_members(cells):
     """Two trainings whose scores have nothing in common differ by twice the variance."""
-    unlike = simulate_cells(learning_rates=(2e-3,), seeds=(0, 1), a_dose=12, within=1.0)
-    assert within_variances(cells_of(unlike))["within"].max() == 1.0
-    assert within_variances(cells_of(unlike[:2]))["within"].max() == 1.0
+    unrelated = simulate_cells(learning_rates=(2e-3,), seeds=(0, 1), a_dose=12, within=1.0)
+    assert within_variances(cells_of(unrelated))["within"].max() == 1.0
+    assert within_variances(cells_of(unrelated[:2]))["within"].max() == 1.0
     assert not len(within_variances(cells_of(cells[:1])))

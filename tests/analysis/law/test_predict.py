@@ -37,45 +37,45 @@ LAW = Law(
     cells=8,
     rows=64,
 )  # fmt: skip
-AT = {"occurrences": 8.0, "learning_rate": 4e-3}
-POINT = np.log(0.5) + 0.9 * np.log(4) + 0.4 * np.log(2)
-"""η of `AT` without effects."""
+SETTING = {"occurrences": 8.0, "learning_rate": 4e-3}
+ETA = np.log(0.5) + 0.9 * np.log(4) + 0.4 * np.log(2)
+"""η of `SETTING` without effects."""
 
 
-def deviations(law: Law, method: str, benchmarks: list[str], **how) -> np.ndarray:
+def deviation(law: Law, method: str, benchmarks: list[str], **keywords) -> np.ndarray:
     """The standard deviation of log δ over draws, by benchmark."""
-    return np.log(predict(law, AT, method, benchmarks, **how).shifts).std(axis=0)
+    return np.log(predict(law, SETTING, method, benchmarks, **keywords).shifts).std(axis=0)
 
 
 def test_the_point_prediction_is_that_of_the_formula():
-    found = predict(LAW, AT, "loss")
-    eta = POINT + 0.1 + 0.05 * np.log(4) + np.array([0.3 + 0.02, -0.3 - 0.02])
+    prediction = predict(LAW, SETTING, "loss")
+    eta = ETA + 0.1 + 0.05 * np.log(4) + np.array([0.3 + 0.02, -0.3 - 0.02])
     shifts = np.exp(eta)
     variance = np.exp(0.3 * shifts)
-    assert found.shift == pytest.approx(shifts.mean())
-    assert found.auroc == pytest.approx(norm.cdf(shifts / np.sqrt(1 + variance)).mean())
+    assert prediction.shift == pytest.approx(shifts.mean())
+    assert prediction.auroc == pytest.approx(norm.cdf(shifts / np.sqrt(1 + variance)).mean())
     margin = (shifts - norm.ppf(0.99)) / np.sqrt(variance)
-    assert found.tpr == pytest.approx(norm.cdf(margin).mean())
-    assert found.outside == ()
-    np.testing.assert_allclose(found.shifts, np.tile(shifts, (4000, 1)))
-    np.testing.assert_allclose(found.aurocs, found.auroc)
-    np.testing.assert_allclose(found.strong, norm.cdf(shifts / np.sqrt(0.5)).mean())
+    assert prediction.tpr == pytest.approx(norm.cdf(margin).mean())
+    assert prediction.outside == ()
+    np.testing.assert_allclose(prediction.shifts, np.tile(shifts, (4000, 1)))
+    np.testing.assert_allclose(prediction.aurocs, prediction.auroc)
+    np.testing.assert_allclose(prediction.strong, norm.cdf(shifts / np.sqrt(0.5)).mean())
 
 
 def test_one_benchmark_is_predicted_alone_and_a_method_without_variance_has_no_strong_attack():
-    found = predict(LAW, AT, "zlib", ["imdb"], draws=7)
-    shift = np.exp(POINT - 0.2 - 0.05 * np.log(4) - 0.3)
-    assert found.shift == pytest.approx(shift)
-    assert found.auroc == pytest.approx(norm.cdf(shift / np.sqrt(1 + np.exp(0.1 * shift))))
-    assert found.shifts.shape == (7, 1)
-    assert np.isnan(found.strong).all()
+    prediction = predict(LAW, SETTING, "zlib", ["imdb"], draws=7)
+    shift = np.exp(ETA - 0.2 - 0.05 * np.log(4) - 0.3)
+    assert prediction.shift == pytest.approx(shift)
+    assert prediction.auroc == pytest.approx(norm.cdf(shift / np.sqrt(1 + np.exp(0.1 * shift))))
+    assert prediction.shifts.shape == (7, 1)
+    assert np.isnan(prediction.strong).all()
 
 
 def test_a_new_method_has_the_mean_growth_and_no_effects():
-    found = predict(LAW, AT, NEW, ["imdb"])
-    shift = np.exp(POINT - 0.3)
-    assert found.shift == pytest.approx(shift)
-    assert found.auroc == pytest.approx(norm.cdf(shift / np.sqrt(1 + np.exp(0.2 * shift))))
+    prediction = predict(LAW, SETTING, NEW, ["imdb"])
+    shift = np.exp(ETA - 0.3)
+    assert prediction.shift == pytest.approx(shift)
+    assert prediction.auroc == pytest.approx(norm.cdf(shift / np.sqrt(1 + np.exp(0.2 * shift))))
 
 
 def test_draws_vary_by_what_the_fit_has_not_seen():
@@ -85,60 +85,60 @@ def test_draws_vary_by_what_the_fit_has_not_seen():
         ("loss", ["boolq", NEW], [0, 0.09 + 0.0225]),
         (NEW, ["boolq", NEW], [0.01 + slope + 0.0225, 0.01 + slope + 0.09 + 0.0225]),
     ]:
-        found = deviations(LAW, method, benchmarks)
-        np.testing.assert_allclose(found, np.sqrt(variances), rtol=0.05, atol=1e-9)
+        of_draws = deviation(LAW, method, benchmarks)
+        np.testing.assert_allclose(of_draws, np.sqrt(variances), rtol=0.05, atol=1e-9)
 
 
 def test_a_new_cell_and_a_new_method_are_drawn_once_for_all_benchmarks():
     cell = replace(LAW, variances={**LAW.variances, "cell": 0.04})
-    both = replace(LAW, variances={**LAW.variances, "cell": 0.04, "cell × benchmark": 0.12})
-    for law, method, deviation, correlation in [
+    cell_and_benchmark = replace(cell, variances={**cell.variances, "cell × benchmark": 0.12})
+    for law, method, expected, correlation in [
         (cell, "loss", 0.2, 1.0),
-        (both, "loss", 0.4, 0.25),
+        (cell_and_benchmark, "loss", 0.4, 0.25),
         (replace(LAW, variances={"method": 0.04}), NEW, 0.2, 1.0),
         (replace(LAW, variances={"benchmark × method": 0.04}), NEW, 0.2, 0.0),
     ]:
-        shifts = np.log(predict(law, AT, method).shifts)
-        np.testing.assert_allclose(shifts.std(axis=0), deviation, rtol=0.05)
+        shifts = np.log(predict(law, SETTING, method).shifts)
+        np.testing.assert_allclose(shifts.std(axis=0), expected, rtol=0.05)
         assert np.corrcoef(shifts.T)[0, 1] == pytest.approx(correlation, abs=0.05)
 
 
 def test_the_errors_of_the_parameters_are_drawn_from_their_covariance():
     covariance = np.zeros((len(NAMES), len(NAMES)))
     covariance[:2, :2] = [[0.04, -0.01], [-0.01, 0.01]]
-    found = deviations(replace(LAW, covariance=covariance.tolist()), "loss", ["imdb"])
+    of_draws = deviation(replace(LAW, covariance=covariance.tolist()), "loss", ["imdb"])
     copies = np.log(4)
     variance = 0.04 - 2 * 0.01 * copies + 0.01 * copies**2
-    np.testing.assert_allclose(found, np.sqrt(variance), rtol=0.05)
+    np.testing.assert_allclose(of_draws, np.sqrt(variance), rtol=0.05)
 
 
 def test_few_degrees_of_freedom_make_draws_wider():
     """A t of 5 degrees has the variance 5/3."""
     cell = {"variances": {"cell": 0.04}}
-    few = deviations(replace(LAW, **cell, freedom=5), "loss", ["imdb"], draws=40_000)
-    np.testing.assert_allclose(few, 0.2 * np.sqrt(5 / 3), rtol=0.05)
+    of_draws = deviation(replace(LAW, **cell, freedom=5), "loss", ["imdb"], draws=40_000)
+    np.testing.assert_allclose(of_draws, 0.2 * np.sqrt(5 / 3), rtol=0.05)
 
 
 def test_the_seed_gives_the_draws_and_0_is_meant_without_one():
     law = replace(LAW, variances={"cell": 0.04})
-    first, same, other = (
-        predict(law, AT, "loss", **how).aurocs for how in ({}, {"seed": 0}, {"seed": 1})
+    default, seed_0, seed_1 = (
+        predict(law, SETTING, "loss", **words).aurocs for words in ({}, {"seed": 0}, {"seed": 1})
     )
-    np.testing.assert_allclose(first, same)
-    assert not np.allclose(first, other)
+    np.testing.assert_allclose(default, seed_0)
+    assert not np.allclose(default, seed_1)
 
 
 def test_intervals_are_quantiles_of_the_draws_and_of_a_measurements_noise():
     aurocs = np.linspace(0.5, 0.9, 401)
-    one = Prediction(aurocs[:, None], aurocs, aurocs, 1.0, 0.7, 0.1, ())
-    assert one.interval(0.9) == pytest.approx((0.52, 0.88))
-    assert one.interval(0.5) == pytest.approx((0.6, 0.8))
-    assert one.measured_interval(0.0, 0.9, 0) == one.interval(0.9)
-    low, high = one.measured_interval(0.1, 0.9, 0)
+    prediction = Prediction(aurocs[:, None], aurocs, aurocs, 1.0, 0.7, 0.1, ())
+    assert prediction.interval(0.9) == pytest.approx((0.52, 0.88))
+    assert prediction.interval(0.5) == pytest.approx((0.6, 0.8))
+    assert prediction.measured_interval(0.0, 0.9, 0) == prediction.interval(0.9)
+    low, high = prediction.measured_interval(0.1, 0.9, 0)
     assert low < 0.5
     assert 0.9 < high <= 1
-    assert one.measured_interval(0.1, 0.9, 1) != (low, high)
-    assert one.measured_interval(5.0, 0.9, 0) == (0.0, 1.0)
+    assert prediction.measured_interval(0.1, 0.9, 1) != (low, high)
+    assert prediction.measured_interval(5.0, 0.9, 0) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_intervals_are_quantiles_of_the_draws_and_of_a_measurements_noise():
     ],
 )
 def test_values_outside_the_fits_range_are_named(changed, outside):
-    assert predict(LAW, {**AT, **changed}, "loss").outside == outside
+    assert predict(LAW, {**SETTING, **changed}, "loss").outside == outside
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_values_outside_the_fits_range_are_named(changed, outside):
 )  # fmt: skip
 def test_what_can_not_be_predicted_is_refused(changed, method, benchmark, words):
     with pytest.raises(ConfigError, match=words):
-        predict(LAW, {**AT, **changed}, method, [benchmark])
+        predict(LAW, {**SETTING, **changed}, method, [benchmark])
 
 
 def test_settings_get_a_row_per_method():
@@ -177,23 +177,23 @@ def test_settings_get_a_row_per_method():
         LAW, factors={**LAW.factors, "recency": [1.0, 9.0, 3.0]}, variances={"cell": 0.04}
     )
     query = {"occurrences": 9, "learning_rate": 2e-3, "tokens_since": 40_000}
-    one = {**query, "method": NEW, "benchmark": "imdb"}
-    stage = LawStage(reports=["x"], predict=[query, one], confidence=0.8, seed=3)
+    of_one_benchmark = {**query, "method": NEW, "benchmark": "imdb"}
+    stage = LawStage(reports=["x"], predict=[query, of_one_benchmark], confidence=0.8, seed=3)
     settings = {"occurrences": 9.0, "learning_rate": 2e-3, "recency": 5.0}
     expected = []
     for number, method, benchmark in [(0, "loss", "all"), (0, "zlib", "all"), (1, NEW, "imdb")]:
         benchmarks = None if benchmark == "all" else [benchmark]
-        found = predict(law, settings, method, benchmarks, seed=3)
-        low, high = found.interval(0.8)
-        shift_low, shift_high = np.quantile(found.shifts.mean(axis=1), [0.1, 0.9])
+        prediction = predict(law, settings, method, benchmarks, seed=3)
+        low, high = prediction.interval(0.8)
+        shift_low, shift_high = np.quantile(prediction.shifts.mean(axis=1), [0.1, 0.9])
         expected.append({
             "setting": number, **settings, "method": method, "benchmark": benchmark,
-            "shift": found.shift, "shift_low": shift_low, "shift_high": shift_high,
-            "auroc": found.auroc, "low": low, "high": high, "tpr_at_fpr_0.01": found.tpr,
-            "strong_auroc": np.median(found.strong),
+            "shift": prediction.shift, "shift_low": shift_low, "shift_high": shift_high,
+            "auroc": prediction.auroc, "low": low, "high": high, "tpr_at_fpr_0.01": prediction.tpr,
+            "strong_auroc": np.median(prediction.strong),
             "outside": "occurrences, method" if method == NEW else "occurrences",
         })  # fmt: skip
     table = predict_settings(law, stage)
     assert list(table.columns) == list(expected[0])
-    for row, made in zip(table.to_dict("records"), expected, strict=True):
-        assert row == pytest.approx(made, nan_ok=True)
+    for row, expected_row in zip(table.to_dict("records"), expected, strict=True):
+        assert row == pytest.approx(expected_row, nan_ok=True)

@@ -37,12 +37,12 @@ CELLS = {
 }  # fmt: skip
 
 
-def quantile() -> float:
+def t_quantile() -> float:
     return float(t.ppf(0.95, 5))
 
 
 @pytest.fixture
-def results() -> LawResults:
+def law_results() -> LawResults:
     """A law with all there can be: held-out cells, calibration, predictions."""
     errors = pd.DataFrame({
         "held_out": ["all", "all"], "predictor": ["law", "nearest cell"], "rows": [6, 6],
@@ -76,7 +76,7 @@ def results() -> LawResults:
 
 def test_coefficients_have_t_intervals_and_deviations_have_none():
     table = coefficient_rows(LAW, 0.9)
-    margin = quantile()
+    margin = t_quantile()
     rows = [
         ("coefficient", "intercept", np.log(0.5), 0.0, np.log(0.5), np.log(0.5)),
         ("coefficient", "occurrences", 0.9, 0.1, 0.9 - 0.1 * margin, 0.9 + 0.1 * margin),
@@ -90,21 +90,21 @@ def test_coefficients_have_t_intervals_and_deviations_have_none():
     pd.testing.assert_frame_equal(table, pd.DataFrame(rows, columns=columns), rtol=1e-9)
 
 
-def test_every_table_is_written_under_its_name(results):
-    assert list(results.tables) == [
+def test_every_table_is_written_under_its_name(law_results):
+    assert list(law_results.tables) == [
         "measurements", "coefficients", "within", "fitted", "calibration", "held_out", "errors",
         "predictions",
     ]  # fmt: skip
-    for name, table in results.tables.items():
+    for name, table in law_results.tables.items():
         if name != "coefficients":
-            assert table is getattr(results, name)
+            assert table is getattr(law_results, name)
 
 
-def test_the_conclusions_state_the_law_its_errors_and_the_calibration(results):
-    margin = quantile()
+def test_the_conclusions_state_the_law_its_errors_and_the_calibration(law_results):
+    margin = t_quantile()
     copies = f"0.90 [{0.9 - 0.1 * margin:.2f}, {0.9 + 0.1 * margin:.2f}]"
     rate = f"0.25 [{0.25 - 0.2 * margin:.2f}, {0.25 + 0.2 * margin:.2f}]"
-    content = law_document(results)
+    content = law_document(law_results)
     assert content.title == "trial: the law of detectability"
     assert content.conclusions == [
         "**The shift δ of a member's score is 0.50 [0.50, 0.50] standard deviations at occurrences "
@@ -135,17 +135,17 @@ def test_the_conclusions_state_the_law_its_errors_and_the_calibration(results):
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 0.02), (-0.02, 0.0)])
-def test_an_interval_that_ends_at_0_agrees(results, low, high):
-    one = results.calibration.head(1).assign(low=low, high=high)
-    said = law_document(replace(results, calibration=one)).conclusions[-1]
-    assert "agrees with the removal" in said
+def test_an_interval_that_ends_at_0_agrees(law_results, low, high):
+    one_row = law_results.calibration.head(1).assign(low=low, high=high)
+    conclusion = law_document(replace(law_results, calibration=one_row)).conclusions[-1]
+    assert "agrees with the removal" in conclusion
 
 
-def test_the_tables_show_the_numbers_with_their_intervals(results):
-    margin = quantile()
-    tables = {table.name: table for table in law_document(results).tables}
-    shown = {name: (list(table.header), table.lines) for name, table in tables.items()}
-    assert shown == {
+def test_the_tables_show_the_numbers_with_their_intervals(law_results):
+    margin = t_quantile()
+    tables = {table.name: table for table in law_document(law_results).tables}
+    contents = {name: (list(table.header), table.lines) for name, table in tables.items()}
+    assert contents == {
         "coefficients": (["kind", "name", "value"], [
             ["coefficient", "intercept", "-0.69 [-0.69, -0.69]"],
             ["coefficient", "occurrences",
@@ -191,18 +191,18 @@ def test_the_tables_show_the_numbers_with_their_intervals(results):
     ]
     assert tables["within"].note.strip() == "κ: the members' variance is exp(κ δ)."
     for name, table in tables.items():
-        pd.testing.assert_frame_equal(table.data, results.tables[name])
+        pd.testing.assert_frame_equal(table.data, law_results.tables[name])
 
 
-def test_what_was_not_measured_is_left_out_or_said(results):
-    none = pd.DataFrame()
-    little = replace(
-        results, held_out=none, errors=none, predictions=none,
-        calibration=results.calibration.head(0),
-        within=results.within.assign(upper_bound=[False, True, False]),
+def test_what_was_not_measured_is_left_out_or_said(law_results):
+    empty = pd.DataFrame()
+    least_results = replace(
+        law_results, held_out=empty, errors=empty, predictions=empty,
+        calibration=law_results.calibration.head(0),
+        within=law_results.within.assign(upper_bound=[False, True, False]),
         law=replace(LAW, factors={}, names=["intercept"], values=[0.0], covariance=[[0.0]]),
     )  # fmt: skip
-    content = law_document(little)
+    content = law_document(least_results)
     assert content.conclusions == [
         "**The shift δ of a member's score is 1.00 [1.00, 1.00] standard deviations at all cells; "
         "its exponents are none** (90% intervals).",
@@ -219,23 +219,23 @@ def test_what_was_not_measured_is_left_out_or_said(results):
 def chart(monkeypatch):
     """Draws the chart of some results, and returns its two panels."""
 
-    def drawn(results: LawResults, folder):
-        kept: list[tuple[Figure, object, str]] = []
-        monkeypatch.setattr(report, "save_figure", lambda *given: kept.append(given))
-        report.save_law_chart(results, folder)
-        ((figure, where, name),) = kept
+    def draw(law_results: LawResults, folder):
+        saved: list[tuple[Figure, object, str]] = []
+        monkeypatch.setattr(report, "save_figure", lambda *args: saved.append(args))
+        report.save_law_chart(law_results, folder)
+        ((figure, where, name),) = saved
         assert (where, name) == (folder, "law")
         return figure.axes
 
-    return drawn
+    return draw
 
 
 def points(line) -> list[tuple[float, float]]:
     return [(float(x), float(y)) for x, y in line.get_xydata()]
 
 
-def test_the_left_panel_has_predicted_against_measured_aurocs(results, chart, tmp_path):
-    axes, _ = chart(results, tmp_path)
+def test_the_left_panel_has_predicted_against_measured_aurocs(law_results, chart, tmp_path):
+    axes, _ = chart(law_results, tmp_path)
     fitted, held_out = axes.containers
     for container, label, colour in ((fitted, "fitted", "#555555"), (held_out, "held out", None)):
         line, _, (bars,) = container.lines
@@ -246,7 +246,7 @@ def test_the_left_panel_has_predicted_against_measured_aurocs(results, chart, tm
         assert to_hex(bars.get_colors()[0]) == to_hex(line.get_color())
         # The second interval lies below its value, so the bar ends there.
         ends = [[0.55, 0.65], [0.6, 0.69]]
-        np.testing.assert_allclose([s[:, 1] for s in bars.get_segments()], ends)
+        np.testing.assert_allclose([segment[:, 1] for segment in bars.get_segments()], ends)
     assert to_hex(held_out.lines[0].get_color()) != "#555555"
     assert points(axes.lines[-1]) == [(0.45, 0.45), (1.0, 1.0)]
     assert axes.get_xlabel() == "measured AUROC, mean over benchmarks"
@@ -254,17 +254,17 @@ def test_the_left_panel_has_predicted_against_measured_aurocs(results, chart, tm
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["fitted", "held out"]
 
 
-def test_the_diagonal_begins_at_the_lowest_measured_auroc(results, chart, tmp_path):
-    low = results.fitted.assign(auroc=[0.3, 0.7])
-    axes, _ = chart(replace(results, fitted=low), tmp_path)
+def test_the_diagonal_begins_at_the_lowest_measured_auroc(law_results, chart, tmp_path):
+    low = law_results.fitted.assign(auroc=[0.3, 0.7])
+    axes, _ = chart(replace(law_results, fitted=low), tmp_path)
     assert points(axes.lines[-1]) == [(0.3, 0.3), (1.0, 1.0)]
 
 
 def test_the_right_panel_has_positive_shifts_side_by_side_on_logarithmic_axes(
-    results, chart, tmp_path
+    law_results, chart, tmp_path
 ):
-    held_out = results.held_out.assign(method=["min_k", "min_k"])
-    _, axes = chart(replace(results, held_out=held_out), tmp_path)
+    held_out = law_results.held_out.assign(method=["min_k", "min_k"])
+    _, axes = chart(replace(law_results, held_out=held_out), tmp_path)
     loss, min_k = axes.lines
     assert [line.get_label() for line in axes.lines] == ["loss", "min_k"]
     np.testing.assert_allclose(points(loss), [(1 * 0.97, 0.4), (4 * 0.97, 0.8)])
@@ -279,7 +279,7 @@ def test_the_right_panel_has_positive_shifts_side_by_side_on_logarithmic_axes(
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["loss", "min_k"]
 
 
-def test_without_held_out_cells_the_chart_has_the_fitted_ones(results, chart, tmp_path):
-    left, right = chart(replace(results, held_out=pd.DataFrame()), tmp_path)
-    assert [container.get_label() for container in left.containers] == ["fitted"]
-    assert len(right.lines) == 1
+def test_without_held_out_cells_the_chart_has_the_fitted_ones(law_results, chart, tmp_path):
+    aurocs, shifts = chart(replace(law_results, held_out=pd.DataFrame()), tmp_path)
+    assert [container.get_label() for container in aurocs.containers] == ["fitted"]
+    assert len(shifts.lines) == 1

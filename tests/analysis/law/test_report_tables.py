@@ -78,8 +78,8 @@ ROW = {
 }  # fmt: skip
 
 
-def written_out(rows, differences):
-    """A report with these results; of the pair x there are so many differences at each dose."""
+def make_report(rows, differences):
+    """A report of these results, and of the pair x these differences at each dose."""
     replicates = [
         {"condition": "x", "seed": 0, "benchmark": "imdb", "method": "loss", "variant": variant,
          "occurrences": dose, "difference": value}
@@ -105,11 +105,11 @@ def test_a_row_is_the_mean_of_both_cells_of_a_pair_and_of_its_differences():
         {"metric": "tpr_at_fpr_0.05"}, {"checkpoint": "clean"}, {"default": False},
         {"needs": "≥ 20 members"}, {"benchmark": "all"}, {"occurrences": "any"}, {"n_members": 4},
     ]  # fmt: skip
-    few = {"occurrences": "2", "value": 0.8, "ci_low": 0.7, "ci_high": 0.9}
+    nine_differences = {"occurrences": "2", "value": 0.8, "ci_low": 0.7, "ci_high": 0.9}
     certain = {"cell": "y-seed3", "seed": 3, "value": 1.0, "learning_rate": 2e-3}
-    values = [0.1, 0.5, 0.3, 0.7, 0.2, 0.4, 0.9, 0.6, 0.8, 1.0]
-    rows = [{}, swapped, few, certain, *({"value": 0.99, **row} for row in left_out)]
-    table = measure_report(written_out(rows, {1: values, 2: values[:9]}))
+    differences = [0.1, 0.5, 0.3, 0.7, 0.2, 0.4, 0.9, 0.6, 0.8, 1.0]
+    rows = [{}, swapped, nine_differences, certain, *({"value": 0.99, **row} for row in left_out)]
+    table = measure_report(make_report(rows, {1: differences, 2: differences[:9]}))
     width = 2 * norm.ppf(0.9)
     facts = {"model": "tiny", "budget_tokens": 300_000, "benchmark": "imdb", "method": "loss"}
     slope_few = np.sqrt(2) / norm.pdf(norm.ppf(0.8))
@@ -117,7 +117,7 @@ def test_a_row_is_the_mean_of_both_cells_of_a_pair_and_of_its_differences():
     expected = [
         {"cell": "x-seed0", "parameters": 7, "learning_rate": 1e-3, "seed": 0, "occurrences": 1,
          "n_members": 11, "n_nonmembers": 81, "shift": 0.55, "auroc": 0.65,
-         "shift_error": np.std(values, ddof=1) / np.sqrt(10),
+         "shift_error": np.std(differences, ddof=1) / np.sqrt(10),
          "auroc_error": np.hypot(0.2, 0.08) / width / 2, "paired": True},
         {"cell": "x-seed0", "parameters": 7, "learning_rate": 1e-3, "seed": 0, "occurrences": 2,
          "n_members": 5, "n_nonmembers": 40, "shift": np.sqrt(2) * norm.ppf(0.8), "auroc": 0.8,
@@ -128,14 +128,15 @@ def test_a_row_is_the_mean_of_both_cells_of_a_pair_and_of_its_differences():
     ]  # fmt: skip
     assert list(table.columns) == list(COLUMNS)
     assert table[["recency", "member_variance"]].isna().all(axis=None)
-    found = table.drop(columns=["recency", "member_variance"]).to_dict("records")
-    for row, wanted in zip(found, expected, strict=True):
-        assert row == pytest.approx({**facts, **wanted})
+    records = table.drop(columns=["recency", "member_variance"]).to_dict("records")
+    for row, expected_row in zip(records, expected, strict=True):
+        assert row == pytest.approx({**facts, **expected_row})
 
 
 def test_a_repeated_name_begins_with_the_number_of_its_report():
-    first, second = written_out([{}], {}), written_out([{}, {"cell": "y-seed1", "seed": 1}], {})
-    second.artifact = SimpleNamespace(path="runs/report/y", digest="y")
-    table = measure_reports([first, second])
+    first_report = make_report([{}], {})
+    second_report = make_report([{}, {"cell": "y-seed1", "seed": 1}], {})
+    second_report.artifact = SimpleNamespace(path="runs/report/y", digest="y")
+    table = measure_reports([first_report, second_report])
     assert table["cell"].tolist() == ["0:x-seed0", "1:x-seed0", "y-seed1"]
     assert table.index.tolist() == [0, 1, 2]

@@ -108,7 +108,7 @@ def test_reports_own_tables_are_fitted_and_the_conclusions_logged(tmp_path, monk
     ).assign(recency=np.nan)  # fmt: skip
     reports = {name: SimpleNamespace(artifact=SimpleNamespace(digest=name * 3)) for name in "ab"}
     monkeypatch.setattr(law_run, "open_report", reports.__getitem__)
-    monkeypatch.setattr(law_run, "measure_reports", lambda given: rows if given else None)
+    monkeypatch.setattr(law_run, "measure_reports", lambda opened: rows if opened else None)
     stage = LawStage(
         name="of tables", reports=["a", "b"], tables=True, factors=FACTORS, runs=str(tmp_path)
     )
@@ -118,13 +118,13 @@ def test_reports_own_tables_are_fitted_and_the_conclusions_logged(tmp_path, monk
     assert artifact.counts == {"cells": 4, "rows": len(rows)}
     assert artifact.path.parent == tmp_path / "law"
     tables = ("measurements", "coefficients", "fitted")
-    named = {f"{name}.{suffix}" for name in tables for suffix in ("csv", "parquet")}
+    table_files = {f"{name}.{suffix}" for name in tables for suffix in ("csv", "parquet")}
     charts = {f"law.{suffix}" for suffix in ("png", "svg", "pdf")}
-    assert {*artifact.files} == {*named, *charts, "fit.json", "law.md"}
-    said = [record.getMessage() for record in caplog.records if record.name == law_run.__name__]
-    assert said[-1] == f"law: {artifact.path / 'law.md'}"
-    assert said[-2].startswith("Calibration was not tested")
-    assert said[-3].startswith("The shift δ of a member's score is ")
+    assert {*artifact.files} == {*table_files, *charts, "fit.json", "law.md"}
+    messages = [record.getMessage() for record in caplog.records if record.name == law_run.__name__]
+    assert messages[-1] == f"law: {artifact.path / 'law.md'}"
+    assert messages[-2].startswith("Calibration was not tested")
+    assert messages[-3].startswith("The shift δ of a member's score is ")
     text = (artifact.path / "law.md").read_text()
     assert text.startswith("# of tables: the law of detectability\n\n**The shift")
     assert open_law("fit", artifact.path).within == {}
@@ -132,9 +132,9 @@ def test_reports_own_tables_are_fitted_and_the_conclusions_logged(tmp_path, monk
 
 def test_a_damaged_fit_is_named_with_its_remedy(tmp_path, monkeypatch):
     write_text_atomically(tmp_path / "fit.json", hashed_json({"names": []}))
-    opened = SimpleNamespace(path=tmp_path)
+    artifact = SimpleNamespace(path=tmp_path)
     monkeypatch.setattr(
-        stored_law, "open_artifact", lambda *given: {(tmp_path, "law"): opened}[given]
+        stored_law, "open_artifact", lambda *args: {(tmp_path, "law"): artifact}[args]
     )
     words = (
         rf"^power\.law is {re.escape(str(tmp_path))}: fit\.json can't be used: .*\. Run "
@@ -155,8 +155,8 @@ def test_a_rule_selects_the_rows_that_have_all_its_values():
     rows = pd.DataFrame({"seed": [0, 0, 1, 2], "method": ["a", "b", "a", "b"], "auroc": 0.5})
     assert held_out_rows(rows, []).tolist() == [False] * 4
     assert held_out_rows(rows, [{"seed": 0, "method": "b"}]).tolist() == [False, True, False, False]
-    two = [{"seed": [1, 2], "method": ["a"]}, {"seed": (0,), "method": "b"}]
-    assert held_out_rows(rows, two).tolist() == [False, True, True, False]
+    two_rules = [{"seed": [1, 2], "method": ["a"]}, {"seed": (0,), "method": "b"}]
+    assert held_out_rows(rows, two_rules).tolist() == [False, True, True, False]
     for column in ("auroc", "shift"):
         with pytest.raises(ConfigError, match=rf"^held_out\.1\.{column}: unknown column"):
             held_out_rows(rows, [{"seed": 0}, {column: 0.5}])

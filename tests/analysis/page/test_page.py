@@ -18,7 +18,7 @@ from contamination.analysis.plain_summary import TERMS
 from contamination.analysis.summary import reading_guide
 from contamination.analysis.sweeps import Sweep
 from contamination.detection.methods.loss import Loss
-from tests.analysis import written_out
+from tests.analysis import small_report
 
 LOADS = {"src", "href", "data", "action", "poster", "srcset"}
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -265,12 +265,12 @@ def test_the_best_methods_are_coloured_at_first_and_six_at_most(findings, method
 
 
 @pytest.fixture(scope="module")
-def written_page():
+def small_page():
     """The page of findings that are written out."""
-    return render_page(written_out.findings(), {"command": "x"})
+    return render_page(small_report.findings(), {"command": "x"})
 
 
-def collapsible(title, inside, opened=False):
+def details(title, inside, opened=False):
     return f"<details{' open' * opened}><summary>{title}</summary>{inside}</details>"
 
 
@@ -279,31 +279,31 @@ def texts_in(text, tag):
     return re.findall(rf"<{tag}(?: [^>]*)?>(.*?)</{tag}>", text)
 
 
-def test_each_part_of_the_page_is_that_of_the_findings(written_page):
-    assert "<title>trial &lt;1&gt;: detection of contamination</title>" in written_page
-    assert '<p class="answer">Members are <strong>found</strong>.</p>' in written_page
-    assert "Controls: fine." in written_page
+def test_each_part_of_the_page_is_that_of_the_findings(small_page):
+    assert "<title>trial &lt;1&gt;: detection of contamination</title>" in small_page
+    assert '<p class="answer">Members are <strong>found</strong>.</p>' in small_page
+    assert "Controls: fine." in small_page
     terms = re.sub(r"\*\*(.+?)\*\*", r"<dfn>\1</dfn>", html.escape(TERMS))
-    assert terms in written_page
-    guide = html.escape(reading_guide(written_out.findings().config))
-    assert re.sub("`(.+?)`", r"<code>\1</code>", guide) in written_page
-    off = section(written_page, "summary").partition('<p class="off">')[2].partition("</p>")[0]
+    assert terms in small_page
+    guide = html.escape(reading_guide(small_report.findings().config))
+    assert re.sub("`(.+?)`", r"<code>\1</code>", guide) in small_page
+    off = section(small_page, "summary").partition('<p class="off">')[2].partition("</p>")[0]
     assert off.startswith("b: CONTROL OFF: The clean model&#x27;s AUROC differs from 0.5 (worst")
 
 
-def test_sentences_of_the_headline_are_not_repeated(written_page):
-    summary = section(written_page, "summary")
+def test_sentences_of_the_headline_are_not_repeated(small_page):
+    summary = section(small_page, "summary")
     nbsp = "\u00a0"
     assert f"<p>In b: 0.65{nbsp}[0.55,{nbsp}0.75].</p>\n<p>Controls: as by chance.</p>" in summary
-    assert collapsible("a", "<ul><li>No members.</li></ul>") in summary
-    assert collapsible("b", "<ul><li>It rises.</li></ul>") in summary
-    one = written_out.findings().restrict_to_condition("b")
-    summary = section(render_page(one, {}), "summary")
-    assert collapsible("b", "<ul><li>It rises.</li></ul>", opened=True) in summary
+    assert details("a", "<ul><li>No members.</li></ul>") in summary
+    assert details("b", "<ul><li>It rises.</li></ul>") in summary
+    one_condition = small_report.findings().restrict_to_condition("b")
+    summary = section(render_page(one_condition, {}), "summary")
+    assert details("b", "<ul><li>It rises.</li></ul>", opened=True) in summary
 
 
-def test_the_first_table_is_open_and_empty_conditions_have_no_tables(written_page):
-    tables = section(written_page, "tables")
+def test_the_first_table_is_open_and_empty_conditions_have_no_tables(small_page):
+    tables = section(small_page, "tables")
     titles = re.findall(r"<details( open)?><summary>(.+?)</summary>", tables)
     assert titles == [
         (" open", "Over all conditions"), (" open", "Title of over"), ("", "Title of more"),
@@ -311,21 +311,14 @@ def test_the_first_table_is_open_and_empty_conditions_have_no_tables(written_pag
     ]  # fmt: skip
 
 
-def test_what_cells_share_is_said_once(written_page):
-    cells = section(written_page, "cells")
+def test_what_cells_share_is_said_once(small_page):
+    cells = section(small_page, "cells")
     assert texts_in(cells, "th") == ["all cells", "", "cell", "steps"]
-    assert texts_in(cells, "td") == [
-        "seed",
-        "0",
-        "a-seed0",
-        "–",
-        "b-seed0",
-        "8",
-    ]
+    assert texts_in(cells, "td") == ["seed", "0", "a-seed0", "–", "b-seed0", "8"]
     assert "Examples, token by token" not in cells
     pages = ["examples/a b.html", "examples/<c>.html"]
-    one = written_out.findings(cells=[{"cell": "a"}], examples=pages)
-    cells = section(render_page(one, {}), "cells")
+    one_cell = small_report.findings(cells=[{"cell": "a"}], examples=pages)
+    cells = section(render_page(one_cell, {}), "cells")
     assert texts_in(cells, "th") == ["the cell", ""]
     assert (
         "<h3>Examples, token by token</h3><ul>"
@@ -334,38 +327,33 @@ def test_what_cells_share_is_said_once(written_page):
     ) in cells
 
 
-def test_methods_settings_and_counts_are_written(written_page):
+def test_methods_settings_and_counts_are_written(small_page):
     assert (
         "<dl><dt>loss</dt><dd>The &lt;mean&gt;.<pre>a &lt; b</pre></dd>"
         "<dt>zlib</dt><dd>Its class is not one of this project&#x27;s.</dd></dl>"
-    ) in section(written_page, "glossary")
-    config = section(written_page, "config")
+    ) in section(small_page, "glossary")
+    config = section(small_page, "config")
     titles = re.findall(r"<details( open)?><summary>(.+?)</summary>", config)
     assert titles == [("", "analysis"), ("", "b")]
     assert "<pre>draws: 1500\n" in config
     assert "<pre>training:\n  name: a &lt;b&gt;\n</pre>" in config
-    ledger = section(written_page, "ledger")
+    ledger = section(small_page, "ledger")
     assert "<p>Counts of the first seed.</p>" in ledger
     assert texts_in(ledger, "th") == ["", "b"]
-    assert texts_in(ledger, "td") == [
-        "seeds",
-        "2",
-        "inserted copies",
-        "1,234",
-    ]
-    two = dict(written_out.findings().records)
-    two["a"] = [written_out.record("o", [1], ledger={"y": 2})]
-    ledger = section(render_page(written_out.findings(records=two), {}), "ledger")
+    assert texts_in(ledger, "td") == ["seeds", "2", "inserted copies", "1,234"]
+    records = dict(small_report.findings().records)
+    records["a"] = [small_report.record("o", [1], ledger={"y": 2})]
+    ledger = section(render_page(small_report.findings(records=records), {}), "ledger")
     assert texts_in(ledger, "td") == [
         "seeds", "1", "2", "y", "2", "–", "inserted copies", "–", "1,234"
     ]  # fmt: skip
-    none = section(render_page(written_out.findings(records={}), {}), "config")
-    assert re.findall(r"<details( open)?><summary>", none) == [" open"]
+    config_without_records = section(render_page(small_report.findings(records={}), {}), "config")
+    assert re.findall(r"<details( open)?><summary>", config_without_records) == [" open"]
 
 
 def test_the_scripts_data_are_those_of_the_findings():
-    found = written_out.findings()
-    data_of_page = page_data(found)
+    findings = small_report.findings()
+    data_of_page = page_data(findings)
     assert data_of_page["highlighted"] == ["loss", "zlib"]
     assert data_of_page["summaries"] == {"loss": "The <mean>.", "zlib": ""}
     assert data_of_page["methods"] == [
@@ -378,7 +366,7 @@ def test_the_scripts_data_are_those_of_the_findings():
     assert data_of_page["benchmarks"] == ["all", "imdb"]
     assert data_of_page["conditions"] == ["b", "a"]  # those with numbers first
     metrics = data_of_page["metrics"]
-    assert {name: (m["title"], m["guess"]) for name, m in metrics.items()} == {
+    assert {name: (metric["title"], metric["guess"]) for name, metric in metrics.items()} == {
         "auroc": ("AUROC", 0.5), "tpr_at_fpr_0.05": ("TPR at FPR ≤ 0.05", 0.05)
     }  # fmt: skip
     assert data_of_page["band"] == (
@@ -436,35 +424,35 @@ def test_the_scripts_data_are_those_of_the_findings():
 
 
 def test_variants_of_a_method_differ_in_their_dashes():
-    rows = written_out.condition_rows()
+    rows = small_report.condition_rows()
     loss = rows[rows["method"] == "loss"]
-    many = [loss.assign(variant=f"k={i}") for i in range(5)]
-    none = {"curves": written_out.findings().curves.head(0)}
-    none["bins"] = written_out.findings().bins.head(0)
-    found = page_data(written_out.findings(pooled=pd.concat(many), **none))["methods"]
-    assert [method["label"] for method in found] == [f"loss (k={i})" for i in range(5)]
-    assert [method["dash"] for method in found] == ["solid", "dash", "dot", "dashdot", "solid"]
-    assert len({method["colour"] for method in found}) == 1
+    variants = [loss.assign(variant=f"k={i}") for i in range(5)]
+    no_curves = {"curves": small_report.findings().curves.head(0)}
+    no_curves["bins"] = small_report.findings().bins.head(0)
+    methods = page_data(small_report.findings(pooled=pd.concat(variants), **no_curves))["methods"]
+    assert [method["label"] for method in methods] == [f"loss (k={i})" for i in range(5)]
+    assert [method["dash"] for method in methods] == ["solid", "dash", "dot", "dashdot", "solid"]
+    assert len({method["colour"] for method in methods}) == 1
 
 
 def test_series_of_a_factor_are_told_apart_where_there_are_several():
     def series(tokens):
         rows = [
-            written_out.row(0.7, learning_rate=rate, condition=name, budget_tokens=tokens)
+            small_report.row(0.7, learning_rate=rate, condition=name, budget_tokens=tokens)
             for rate, name in ((1e-3, "b"), (1e-4, "a"))
         ]
-        nothing = written_out.row(np.nan, learning_rate=1e-5, n_members=0, needs="members")
-        tables = pd.DataFrame(rows), pd.DataFrame(), pd.DataFrame([nothing])
+        unmeasured = small_report.row(np.nan, learning_rate=1e-5, n_members=0, needs="members")
+        tables = pd.DataFrame(rows), pd.DataFrame(), pd.DataFrame([unmeasured])
         return Sweep(BY_COLUMN["learning_rate"], "auroc_by_learning_rate", *tables)
 
-    one = {
+    factor = {
         "name": "peak learning rate", "axis": "peak learning rate",
         "fixed": "tiny, 1,000 tokens",
         "without": " No value at 1e-5 (no members: nothing to detect).",
         "levels": [1e-4, 1e-3], "texts": ["1e-4", "1e-3"], "column": "learning_rate",
         "conditions": ["a", "b"],
     }  # fmt: skip
-    assert page_data(written_out.findings(sweeps=[series(1000)]))["factors"] == [one]
-    two = page_data(written_out.findings(sweeps=[series(1000), series(2000)]))["factors"]
-    assert two[0] == {**one, "name": "peak learning rate: 1,000 tokens"}
-    assert two[1]["name"] == "peak learning rate: 2,000 tokens"
+    assert page_data(small_report.findings(sweeps=[series(1000)]))["factors"] == [factor]
+    factors = page_data(small_report.findings(sweeps=[series(1000), series(2000)]))["factors"]
+    assert factors[0] == {**factor, "name": "peak learning rate: 1,000 tokens"}
+    assert factors[1]["name"] == "peak learning rate: 2,000 tokens"

@@ -8,7 +8,7 @@ import pytest
 from contamination.analysis.statistics.groups import ANY
 from contamination.analysis.tables import paper_comparisons
 from contamination.core.statistics.estimates import ALL_BENCHMARKS
-from tests.analysis.written_out import row, words
+from tests.analysis.small_report import estimate, row
 
 THEIRS = paper_comparisons.SHI
 
@@ -122,9 +122,9 @@ def test_only_the_papers_k_is_shown(pooled):
 
 def test_a_method_table_has_each_methods_own_line_before_the_papers():
     rows = pd.DataFrame([
-        *(row(value, benchmark=b) for b, value in [("imdb", 0.9), ("boolq", 0.8), ("all", 0.85)]),
-        *(row(v, benchmark="imdb", method="min_k", variant=k) for k, v in [("k=0.2", 0.7),
-                                                                         ("k=0.4", 0.6)]),
+        row(0.9, benchmark="imdb"), row(0.8, benchmark="boolq"), row(0.85),
+        row(0.7, benchmark="imdb", method="min_k", variant="k=0.2"),
+        row(0.6, benchmark="imdb", method="min_k", variant="k=0.4"),
         row(0.5, benchmark="imdb", method="surp", model="other", needs="≥ 20 members"),
         row(0.1, benchmark="imdb", checkpoint="clean"), row(0.1, benchmark="imdb", occurrences="1"),
         row(0.99, benchmark="mine"),
@@ -137,10 +137,10 @@ def test_a_method_table_has_each_methods_own_line_before_the_papers():
     assert table.header == ["method", "source", "boolq", "imdb"]
     ours = "ours, other, tiny"
     assert table.lines == [
-        ["loss", ours, words(0.8), words(0.9)],
+        ["loss", ours, estimate(0.8), estimate(0.9)],
         ["loss", THEIRS, "0.89", "0.97"],
-        ["min_k (k=0.2)", ours, "–", words(0.7)],
-        ["min_k (k=0.4)", ours, "–", words(0.6)],
+        ["min_k (k=0.2)", ours, "–", estimate(0.7)],
+        ["min_k (k=0.4)", ours, "–", estimate(0.6)],
         ["min_k", THEIRS, "0.91", "0.98"],
         ["surp", ours, "–", "needs ≥ 20 members"],
         ["neighbor", THEIRS, "0.68", "0.80"],
@@ -150,10 +150,10 @@ def test_a_method_table_has_each_methods_own_line_before_the_papers():
     data = table.data
     assert list(data.columns) == ["source", *rows.columns]
     assert list(data["source"]) == ["ours"] * 5 + [THEIRS] * 10
-    theirs = data[data["source"] == THEIRS].iloc[0]
+    row_of_paper = data[data["source"] == THEIRS].iloc[0]
     facts = {"method": "neighbor", "benchmark": "boolq", "value": 0.68, "metric": "auroc",
              "checkpoint": "contaminated", "occurrences": "any", "model": "LLaMA-7B"}  # fmt: skip
-    assert theirs[list(facts)].to_dict() == facts
+    assert row_of_paper[list(facts)].to_dict() == facts
 
 
 def test_a_learning_rate_table_has_a_line_of_each_condition_and_of_the_paper():
@@ -163,8 +163,8 @@ def test_a_learning_rate_table_has_a_line_of_each_condition_and_of_the_paper():
         for rate, values in [(1e-3, (0.9, 0.8)), (1e-4, (0.7, 0.6))]
         for benchmark, value in zip(("imdb", "lsat"), values, strict=True)
     ])  # fmt: skip
-    other = rows.assign(method="loss", value=0.1)
-    table = paper_comparisons.paper_learning_rate_table(pd.concat([rows, other]))
+    other_method = rows.assign(method="loss", value=0.1)
+    table = paper_comparisons.paper_learning_rate_table(pd.concat([rows, other_method]))
     assert table.name == "paper_table4"
     assert table.title == (
         "AUROC of Min-K% by learning rate and benchmark, in the layout of Shi et al. 2024, table "
@@ -172,13 +172,13 @@ def test_a_learning_rate_table_has_a_line_of_each_condition_and_of_the_paper():
     )
     assert table.header == ["learning rate", "source", "imdb", "lsat"]
     assert table.lines == [
-        ["0.0001", "ours, lr0.0001", words(0.7), words(0.6)],
-        ["0.001", "ours, lr0.001", words(0.9), words(0.8)],
+        ["0.0001", "ours, lr0.0001", estimate(0.7), estimate(0.6)],
+        ["0.001", "ours, lr0.001", estimate(0.9), estimate(0.8)],
         ["1e-05", THEIRS, "0.76", "0.72"],
         ["0.0001", THEIRS, "0.98", "0.82"],
     ]
-    theirs = table.data[table.data["source"] == THEIRS]
-    assert set(theirs["method"]) == {"min_k"}
-    assert theirs["learning_rate"].tolist() == [1e-5, 1e-4] * 2
+    rows_of_paper = table.data[table.data["source"] == THEIRS]
+    assert set(rows_of_paper["method"]) == {"min_k"}
+    assert rows_of_paper["learning_rate"].tolist() == [1e-5, 1e-4] * 2
     one_benchmark = rows[rows["benchmark"] == "imdb"].assign(variant="k=0.4")
-    assert paper_comparisons.paper_learning_rate_table(one_benchmark).lines[0][2] == words(0.7)
+    assert paper_comparisons.paper_learning_rate_table(one_benchmark).lines[0][2] == estimate(0.7)

@@ -16,7 +16,7 @@ from contamination.analysis.tables.statistical import (
     trend_table,
     unflagged_table,
 )
-from tests.analysis.written_out import row, words
+from tests.analysis.small_report import estimate, row
 
 
 def comparisons():
@@ -63,11 +63,11 @@ def test_the_strongest_is_compared_with_each_other():
 
 
 @pytest.mark.parametrize(
-    ("p_value", "shown"), [(0.00099, "< 0.001"), (0.001, "0.001"), (0.0456, "0.046"), (np.nan, "–")]
+    ("p_value", "text"), [(0.00099, "< 0.001"), (0.001, "0.001"), (0.0456, "0.046"), (np.nan, "–")]
 )
-def test_a_p_value_has_three_digits(p_value, shown):
+def test_a_p_value_has_three_digits(p_value, text):
     table = comparison_table(comparisons().assign(p_value=p_value, p_max_t=0.5))
-    assert [line[2:] for line in table.lines] == [[shown, "0.500"]] * 4
+    assert [line[2:] for line in table.lines] == [[text, "0.500"]] * 4
 
 
 def test_a_trend_says_where_it_reaches_three_quarters():
@@ -89,9 +89,9 @@ def test_a_trend_says_where_it_reaches_three_quarters():
         "doubling"
     )
     assert series.lines[0][3:5] == ["< 0.001", "0.0003"]
-    two = trends("occurrences", 1.0).head(1).assign(variant="k=0.4")
-    both = trend_table(pd.concat([trends("occurrences", 1.0), two]), "t")
-    assert [line[0] for line in both.lines] == ["min_k (k=0.2)", "min_k (k=0.4)"]
+    second_variant = trends("occurrences", 1.0).head(1).assign(variant="k=0.4")
+    two_variants = trend_table(pd.concat([trends("occurrences", 1.0), second_variant]), "t")
+    assert [line[0] for line in two_variants.lines] == ["min_k (k=0.2)", "min_k (k=0.4)"]
     assert trend_table(trends("occurrences", 1.0).assign(levels=1), "t") is None
     assert trend_table(trends("occurrences", np.nan), "t").lines[0][4] == "–"
     assert trend_table(trends("occurrences", 1.0).tail(1), "t") is None
@@ -120,8 +120,8 @@ def test_conditions_and_series_get_their_own_tables():
 def test_replicates_are_shown_by_occurrences():
     rows = [("min_k", "k=0.2", dose, d) for dose in (1, 4) for d in (dose - 0.5, dose + 0.5)]
     rows += [("loss", "", 1, -1.0), ("loss", "", 1, 2.0)]
-    found = pd.DataFrame(rows, columns=["method", "variant", "occurrences", "difference"])
-    table = replicates_table(found.assign(example_id=range(len(found))))
+    replicates = pd.DataFrame(rows, columns=["method", "variant", "occurrences", "difference"])
+    table = replicates_table(replicates.assign(example_id=range(len(replicates))))
     assert table.header == ["method", "1", "4"]
     assert table.lines == [
         ["min_k", "1.00 ± 0.50 (100%)", "4.00 ± 0.50 (100%)"],
@@ -145,7 +145,7 @@ def test_replicates_are_shown_by_occurrences():
         ],
     )  # fmt: skip
     pd.testing.assert_frame_equal(table.data, expected)
-    zero = found.assign(example_id=0, difference=0.0)
+    zero = replicates.assign(example_id=0, difference=0.0)
     assert replicates_table(zero).lines[0][1] == "0.00 (0%)"
 
 
@@ -172,8 +172,8 @@ def test_auroc_without_the_flagged_examples_is_beside_that_of_all():
         "all examples, clean model", "without the flagged, clean model",
     ]  # fmt: skip
     assert table.lines == [
-        ["loss", words(0.8), words(0.75), words(0.5), "–"],
-        ["zlib", words(0.7), "needs ≥ 20 members", "–", "–"],
+        ["loss", estimate(0.8), estimate(0.75), estimate(0.5), "–"],
+        ["zlib", estimate(0.7), "needs ≥ 20 members", "–", "–"],
     ]
     assert len(table.data) == 2
     assert unflagged_table(pooled, unflagged, "c") is None

@@ -10,7 +10,7 @@ from contamination.analysis.factors import BY_COLUMN
 from contamination.analysis.sweeps import Sweep
 from contamination.analysis.tables import estimates
 from contamination.core.report.tables import Table, write_tables
-from tests.analysis.written_out import condition_rows, row, words
+from tests.analysis.small_report import condition_rows, estimate, row
 
 
 def row_of(table: Table, method: str) -> list[str]:
@@ -133,9 +133,9 @@ def test_the_tables_of_a_condition_are_those_of_its_rows():
     assert table.title == "AUROC by occurrences (contaminated model, mean over benchmarks)"
     assert table.header == ["method", "1", "2", "10", "any", "clean model, any"]
     assert table.lines == [
-        ["loss", *map(words, (0.55, 0.6, 0.8, 0.65, 0.51))],
-        ["zlib", *map(words, (0.5, 0.52, 0.56, 0.54, 0.49))],
-        ["blind", *map(words, (0.48, 0.47, 0.46, 0.49)), "–"],
+        ["loss", *map(estimate, (0.55, 0.6, 0.8, 0.65, 0.51))],
+        ["zlib", *map(estimate, (0.5, 0.52, 0.56, 0.54, 0.49))],
+        ["blind", *map(estimate, (0.48, 0.47, 0.46, 0.49)), "–"],
     ]
     assert table.least == ["2"]
     means = rows[(rows["metric"] == "auroc") & (rows["benchmark"] == "all")]
@@ -145,9 +145,9 @@ def test_the_tables_of_a_condition_are_those_of_its_rows():
     assert table.title == "AUROC by benchmark (contaminated model, any number of occurrences)"
     assert table.header == ["method", "imdb", "all"]
     assert table.lines == [
-        ["loss", words(0.7), words(0.65)],
-        ["zlib", words(0.58), words(0.54)],
-        ["blind", words(0.49), words(0.49)],
+        ["loss", estimate(0.7), estimate(0.65)],
+        ["zlib", estimate(0.58), estimate(0.54)],
+        ["blind", estimate(0.49), estimate(0.49)],
     ]
     assert set(table.data["occurrences"]) == {"any"}
     assert len(table.data) == 6
@@ -158,9 +158,9 @@ def test_the_tables_of_a_condition_are_those_of_its_rows():
     )
     assert table.header == ["method", "imdb", "all", "p, corrected", "verdict"]
     assert table.lines == [
-        ["loss", words(0.53), words(0.51), "0.050", "**OFF**"],
-        ["zlib", "–", words(0.49), "–", "–"],
-        ["blind", words(0.49), words(0.49), "0.051", "within chance"],
+        ["loss", estimate(0.53), estimate(0.51), "0.050", "**OFF**"],
+        ["zlib", "–", estimate(0.49), "–", "–"],
+        ["blind", estimate(0.49), estimate(0.49), "0.051", "within chance"],
     ]
     assert len(table.data) == 5
     assert estimates.cell_tables(rows.assign(value=np.nan)) == []
@@ -175,16 +175,16 @@ def test_a_sweep_has_a_column_for_each_value_and_the_reason_where_there_is_none(
     }
     shared = [row(0.51, checkpoint="clean"), row(0.47, checkpoint="clean", method="blind")]
     rows = pd.DataFrame([
-        {**each, "condition": name, "learning_rate": rate}
-        for name, rate in rates.items() for each in (*of_condition[name], *shared)
+        {**values, "condition": name, "learning_rate": rate}
+        for name, rate in rates.items() for values in (*of_condition[name], *shared)
     ])  # fmt: skip
-    nothing = {"needs": "members per benchmark", "n_members": 0, "condition": "d"}
-    unmeasured = pd.DataFrame([row(np.nan, **nothing, learning_rate=1e-5)])
+    no_members = {"needs": "members per benchmark", "n_members": 0, "condition": "d"}
+    unmeasured = pd.DataFrame([row(np.nan, **no_members, learning_rate=1e-5)])
     slope = {"slope": 0.3, "slope_low": 0.2, "slope_high": 0.4, "note": ""}
-    none = dict.fromkeys(("slope", "slope_low", "slope_high"), np.nan)
+    no_slope = dict.fromkeys(("slope", "slope_low", "slope_high"), np.nan)
     trends = pd.DataFrame([
         {"method": "loss", "variant": "", **slope},
-        {"method": "zlib", "variant": "", **none, "note": "no slope: too few"},
+        {"method": "zlib", "variant": "", **no_slope, "note": "no slope: too few"},
     ])  # fmt: skip
     factor = BY_COLUMN["learning_rate"]
     table = estimates.sweep_table(Sweep(factor, "auroc_by_rate", rows, trends, unmeasured))
@@ -195,10 +195,12 @@ def test_a_sweep_has_a_column_for_each_value_and_the_reason_where_there_is_none(
     )
     assert table.header == ["method", "1e-5", "1e-4", "1e-3", "0.01", "slope", "clean model"]
     assert table.lines == [
-        ["loss", "no members", *map(words, (0.6, 0.7, 0.8)), "0.30 [0.20, 0.40]", words(0.51)],
-        ["zlib", "no members", "–", words(0.6), words(0.65), "no slope: too few", "0.50 to 0.52"],
-        ["min_k", "no members", "–", "–", words(0.55), "–", "–"],
-        ["blind", "no members", *[words(0.47)] * 3, "–", "–"],
-    ]
+        ["loss", "no members", *map(estimate, (0.6, 0.7, 0.8)), "0.30 [0.20, 0.40]",
+         estimate(0.51)],
+        ["zlib", "no members", "–", *map(estimate, (0.6, 0.65)), "no slope: too few",
+         "0.50 to 0.52"],
+        ["min_k", "no members", "–", "–", estimate(0.55), "–", "–"],
+        ["blind", "no members", *[estimate(0.47)] * 3, "–", "–"],
+    ]  # fmt: skip
     assert table.least == ["1e-4", "1e-3", "slope"]
     assert len(table.data) == len(rows) + 1

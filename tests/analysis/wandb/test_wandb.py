@@ -29,7 +29,7 @@ from contamination.core.artifacts import Artifact, WrittenFiles, build_or_open, 
 from contamination.core.errors import ConfigError, DataError
 from contamination.training.config import WandbConfig
 from tests.analysis.conftest import results_table
-from tests.analysis.written_out import row
+from tests.analysis.small_report import row
 
 ROOT = Path(__file__).resolve().parents[3]
 KEY = [name for name in COLUMNS if name not in ("value", "ci_low", "ci_high")]
@@ -170,41 +170,42 @@ def test_each_key_has_its_value():
         "by_occurrences/1/auroc/loss/all": 0.6, "by_occurrences/10/auroc/loss/all": 0.9,
     }  # fmt: skip
     assert wandb_keys.summary_values(rows) == pytest.approx(expected)
-    one, two, ten = wandb_keys.occurrences_history_rows(rows)
+    at_1, at_2, at_10 = wandb_keys.occurrences_history_rows(rows)
     start = "by_occurrences/"
-    at_one = {**estimate("auroc/loss/all", 0.6), **estimate("clean/auroc/blind/all", 0.3)}
-    at_one |= {"n_members/all": 40, "n_nonmembers/all": 50}
-    assert one == pytest.approx({"occurrences": 1, **{start + k: v for k, v in at_one.items()}})
-    assert two["occurrences"] == 2
-    assert two[f"{start}needs/auroc/loss/all"] == "≥ 5 members"
-    assert (ten["occurrences"], ten[f"{start}n_members/all"]) == (10, 9)
+    values_at_1 = {**estimate("auroc/loss/all", 0.6), **estimate("clean/auroc/blind/all", 0.3)}
+    values_at_1 |= {"n_members/all": 40, "n_nonmembers/all": 50}
+    expected = {"occurrences": 1, **{start + key: value for key, value in values_at_1.items()}}
+    assert at_1 == pytest.approx(expected)
+    assert at_2["occurrences"] == 2
+    assert at_2[f"{start}needs/auroc/loss/all"] == "≥ 5 members"
+    assert (at_10["occurrences"], at_10[f"{start}n_members/all"]) == (10, 9)
     cell = {"methods": wandb_keys.method_by_label(rows), "model": "tiny", "seed": 4}
-    other = {"loss/train": 3.0, "a/b/c/d": 1.0, "auroc/unknown/all": 0.5}
-    back = wandb_keys.parse_result_rows(
-        {**wandb_keys.summary_values(rows), **other}, [ten, {"loss/train": 1.0}, one, two], cell
-    )
-    found = [(r["occurrences"], r["checkpoint"], r["method"], r["benchmark"]) for r in back]
-    assert found == [
+    unknown_keys = {"loss/train": 3.0, "a/b/c/d": 1.0, "auroc/unknown/all": 0.5}
+    summary = {**wandb_keys.summary_values(rows), **unknown_keys}
+    history = [at_10, {"loss/train": 1.0}, at_1, at_2]
+    parsed = wandb_keys.parse_result_rows(summary, history, cell)
+    keys = [(r["occurrences"], r["checkpoint"], r["method"], r["benchmark"]) for r in parsed]
+    assert keys == [
         ("any", "contaminated", "loss", "imdb"), ("any", "clean", "loss", "all"),
         ("any", "contaminated", "zlib", "all"), ("1", "contaminated", "loss", "all"),
         ("1", "clean", "blind", "all"), ("2", "contaminated", "loss", "all"),
         ("10", "contaminated", "loss", "all"),
     ]  # fmt: skip
-    first, clean, without = back[:3]
-    assert set(first) == {*COLUMNS, "p_control"}
-    assert first == pytest.approx({
-        **dict.fromkeys(COLUMNS), **cell_facts_of(first), "model": "tiny", "seed": 4,
+    contaminated, clean, unmeasured = parsed[:3]
+    assert set(contaminated) == {*COLUMNS, "p_control"}
+    assert contaminated == pytest.approx({
+        **dict.fromkeys(COLUMNS), **cell_facts_of(contaminated), "model": "tiny", "seed": 4,
         "metric": "auroc", "needs": "", "value": 0.7, "ci_low": 0.6, "ci_high": 0.8,
         "n_members": 40, "n_nonmembers": 50, "p_control": np.nan,
     }, nan_ok=True)  # fmt: skip
     assert clean["p_control"] == 0.2
-    assert np.isnan([without[name] for name in ("value", *ends)]).all()
-    assert (without["needs"], without["n_members"]) == ("≥ 20 members", 3)
+    assert np.isnan([unmeasured[name] for name in ("value", *ends)]).all()
+    assert (unmeasured["needs"], unmeasured["n_members"]) == ("≥ 20 members", 3)
 
 
-def cell_facts_of(found):
+def cell_facts_of(result):
     names = ("checkpoint", "benchmark", "occurrences", "method", "variant", "default")
-    return {name: found[name] for name in names}
+    return {name: result[name] for name in names}
 
 
 def test_a_dose_that_was_logged_twice_counts_once(results):

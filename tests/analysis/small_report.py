@@ -1,4 +1,4 @@
-"""What a report shows, in rows that are written out: three methods, two conditions."""
+"""The findings of a small report, with chosen values: three methods, two conditions."""
 
 from __future__ import annotations
 
@@ -23,16 +23,21 @@ ROW: dict[str, Any] = {
 }  # fmt: skip
 
 
-def row(value: float, **other: Any) -> dict[str, Any]:
+def row(value: float, **columns: Any) -> dict[str, Any]:
     """A row; its interval reaches 0.1 to each side, the joint one 0.2."""
     ends = {"ci_low": value - 0.1, "ci_high": value + 0.1}
     joint = {"joint_low": value - 0.2, "joint_high": value + 0.2}
-    return {**ROW, "value": value, **ends, **joint, **other}
+    return {**ROW, "value": value, **ends, **joint, **columns}
 
 
-def words(value: float) -> str:
-    """A row's value with its interval."""
+def estimate(value: float) -> str:
+    """A row's value with its interval, as it is written in a table."""
     return f"{value:.2f} [{value - 0.1:.2f}, {value + 0.1:.2f}]"
+
+
+def joint(value: float) -> str:
+    """A row's value with its joint interval."""
+    return f"{value:.2f} [{value - 0.2:.2f}, {value + 0.2:.2f}]"
 
 
 CONTROLS = {"checkpoint": "clean"}
@@ -57,18 +62,18 @@ def condition_rows() -> pd.DataFrame:
         row(0.49, benchmark="imdb", method="blind", p_control=0.051, **CONTROLS),
     ]
     benchmarks = [row(0.7, benchmark="imdb"), row(0.58, benchmark="imdb", method="zlib")]
-    others = [row(0.11, metric="tpr_at_fpr_0.05", occurrences=n) for n in ("1", "any")]
-    return pd.DataFrame([*by_occurrences, *clean, *benchmarks, *others])
+    rates = [row(0.11, metric="tpr_at_fpr_0.05", occurrences=number) for number in ("1", "any")]
+    return pd.DataFrame([*by_occurrences, *clean, *benchmarks, *rates])
 
 
-def record(model: str, exposures: list[int], **other: Any) -> CellRecord:
+def record(model: str, exposures: list[int], **fields: Any) -> CellRecord:
     """A training of two evaluations."""
     losses = {"step": [0, 8], "loss_members": [5.0, 1.0], "loss_nonmembers": [5.0, 3.0]}
-    given: dict[str, Any] = {
+    all_fields: dict[str, Any] = {
         "ledger": {"inserted copies": 1234}, "training": {"steps": "8"},
-        "settings": {"training": {"name": "a <b>"}}, "methods": {"loss": "gone.Loss"}, **other,
+        "settings": {"training": {"name": "a <b>"}}, "methods": {"loss": "gone.Loss"}, **fields,
     }  # fmt: skip
-    return CellRecord(model, pd.DataFrame(losses), np.array(exposures), **given)
+    return CellRecord(model, pd.DataFrame(losses), np.array(exposures), **all_fields)
 
 
 def table(name: str) -> Table:
@@ -76,7 +81,7 @@ def table(name: str) -> Table:
     return Table(name, f"Title of {name}", ["method", "x"], [["loss", "0.5"]], pd.DataFrame())
 
 
-def findings(**other: Any) -> Findings:
+def findings(**fields: Any) -> Findings:
     """Two conditions, the first without a number, the second with two seeds' records."""
     rows = condition_rows().assign(condition="b")
     empty = rows[rows["occurrences"] == "any"].assign(
@@ -92,7 +97,7 @@ def findings(**other: Any) -> Findings:
          "ci_high": 0.3}
         for name in "ab" for side in ("members", "non-members")
     ]  # fmt: skip
-    given: dict[str, Any] = {
+    all_fields: dict[str, Any] = {
         "title": "trial <1>", "pooled": pd.concat([empty, rows], ignore_index=True),
         "curves": pd.DataFrame(curves), "bins": pd.DataFrame(bins), "sweeps": [],
         "answer": ["Members are **found**."], "headline": ["In b: 0.65 [0.55, 0.75]."],
@@ -102,6 +107,6 @@ def findings(**other: Any) -> Findings:
         "sentences": {"a": ["No members."], "b": ["In b: 0.65 [0.55, 0.75].", "It rises."]},
         "cells": [{"cell": "a-seed0", "seed": "0"}, {"cell": "b-seed0", "seed": "0", "steps": "8"}],
         "glossary": [GlossaryEntry("loss", "The <mean>.", "a < b"), GlossaryEntry("zlib", "", "")],
-        "examples": [], "config": AnalysisConfig(draws=1500, fpr=[0.05], tpr=[]), **other,
+        "examples": [], "config": AnalysisConfig(draws=1500, fpr=[0.05], tpr=[]), **fields,
     }  # fmt: skip
-    return Findings(**given)
+    return Findings(**all_fields)
