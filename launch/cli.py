@@ -134,8 +134,9 @@ def _print_completions(typed_words: list[str]) -> int:
         return 0
     command = find_command(words)
     if command is None:  # such as "plan", of which only "plan power" is a command
-        following = [name.split() for name in read_commands() if name.split()[:-1] == words]
-        print("\n".join(name[-1] for name in following if name[-1].startswith(last)))
+        for *first_words, word in map(str.split, read_commands()):
+            if first_words == words and word.startswith(last):
+                print(word)
         return 0
     overrides = words[len(command.name.split()) :]
     following = [] if overrides else [c.word for c in subcommands(command)]

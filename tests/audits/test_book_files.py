@@ -17,7 +17,7 @@ from contamination.audits.books.reading import (
     describe_boilerplate,
     read_books,
 )
-from contamination.audits.books.shared_text import gram_keys, shared_fraction
+from contamination.audits.books.shared_text import GRAM_WORDS, gram_keys, shared_fraction
 from contamination.audits.books.snippets import (
     SnippetPlan,
     _draw_starts,
@@ -468,6 +468,12 @@ def test_a_short_text_in_a_long_one_is_found_by_the_same_share(words):
         share = shared_fraction(*map(gram_keys, texts))
         assert abs(share - part) < 0.2
         assert (share >= SAME_BOOK_FRACTION) == same
+
+
+def test_a_text_of_up_to_40_runs_of_words_has_all_its_keys():
+    words = [str(number) for number in range(40 * GRAM_WORDS + 1)]
+    assert len(gram_keys(" ".join(words[:-1]))) == len(words) - GRAM_WORDS
+    assert len(gram_keys(" ".join(words))) < len(words) / 2
 
 
 def test_a_text_of_one_run_of_words_shares_all_or_nothing():

@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import subprocess
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import product
@@ -15,6 +16,7 @@ from contamination.core.artifacts import (
     WrittenFiles,
     build_or_open,
     check_owning_run_folder,
+    check_run_folder,
     code_revision,
     is_complete,
     open_artifact,
@@ -290,6 +292,22 @@ def test_a_file_that_is_a_link_elsewhere_or_no_file_is_refused(tmp_path, kind):
     words = "a link to a file outside" if kind == "link" else "not a regular file"
     with pytest.raises(ArtifactError, match=rf"data\.txt is {words}"):
         open_artifact(folder, "corpus")
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "is_ours"),
+    [("a-0123456789ab", False, True), ("mine", True, True), ("mine", False, False)],
+)
+def test_a_folder_with_a_broken_manifest_is_known_by_its_name_or_its_config(
+    tmp_path, name, config, is_ours
+):
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / MANIFEST).write_text("{")
+    if config:
+        (folder / "config.yaml").write_text("a: 1\n")
+    with pytest.raises(ArtifactError, match="is damaged") if is_ours else nullcontext():
+        check_run_folder(folder)
 
 
 @pytest.mark.parametrize("text", ["a: &a [*a]", "a: !!python/name:os.system", "[1]", "a: [", ""])

@@ -35,6 +35,12 @@ def test_the_id_or_the_line_number_from_zero(file):
     assert [(e.example_id, e.text) for e in found] == [("0", "a"), ("7", "b"), ("3", "ü")]
 
 
+def test_a_labelled_benchmark_takes_no_template(file):
+    message = r"^examples\.template is '\{a\}': the benchmark wikimia consists of whole texts"
+    with pytest.raises(ConfigError, match=message):
+        open_examples(ExamplesConfig(str(file), name="wikimia", template="{a}"))
+
+
 def test_a_line_separator_inside_a_text_is_no_new_line(file):
     text = json.dumps({"text": "a\u2028b\x85c"}, ensure_ascii=False)
     assert [e.text for e in open_examples(ExamplesConfig(write(file, text)))] == ["a\u2028b\x85c"]

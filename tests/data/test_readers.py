@@ -257,6 +257,12 @@ def test_corrupt_parquet_stops_or_is_counted(write, tmp_path):
         texts(corpus(tmp_path))
 
 
+def test_a_text_file_that_is_no_utf8_is_named(write, tmp_path):
+    write("a.txt", b"caf\xe9")
+    with pytest.raises(DataError, match=r"a\.txt, row 1: invalid UTF-8"):
+        texts(corpus(tmp_path))
+
+
 def test_memory_does_not_grow_with_the_file(write):
     def peak(documents):
         rng = random.Random(0)

@@ -34,6 +34,12 @@ def test_others_and_what_stands_behind_the_budget_are_left_to_the_stage(own, tmp
     check_first_documents_contain_no_example(stage, Tokenizer(stage.tokenizer.path))
 
 
+def test_a_document_with_a_part_of_a_text_is_left_to_the_stage(own, tmp_path):
+    half = own["text"][: len(own["text"]) // 2]
+    stage = stage_of(tmp_path, CASES["own paragraph"](half), "off")
+    check_first_documents_contain_no_example(stage, Tokenizer(stage.tokenizer.path))
+
+
 def test_no_base_corpus_is_tokenised_before(own, tmp_path):
     stage = stage_of(tmp_path, CASES["own paragraph"](own["text"]), "off", at=1)
     recipe = PretrainingConfig(budget_tokens=1_024, sequence_tokens=128, vocab_size=300)

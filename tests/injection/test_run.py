@@ -4,7 +4,9 @@ import errno
 import hashlib
 import json
 import re
+import runpy
 import shutil
+import sys
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -333,6 +335,16 @@ def test_show_prints_the_copies_in_their_context(corpus):
     assert shown.count("⟦" + text + "⟧") == (corpus.ledger["example_id"] == row["example_id"]).sum()
     with pytest.raises(DataError, match="no such example"):
         describe_copies(corpus.artifact.path, "boolq-nothing")
+
+
+def test_show_is_a_command(corpus, monkeypatch, capsys):
+    folder, example_id = corpus.artifact.path, corpus.ledger["example_id"].iloc[0]
+    words = ["contamination.injection", "show", str(folder), f"example_id={example_id}"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("contamination.injection", run_name="__main__", alter_sys=True)
+    assert end.value.code == 0
+    assert capsys.readouterr().out.rstrip("\n") == describe_copies(folder, example_id)
 
 
 def test_a_ledger_that_can_not_be_shown_is_named_with_its_folder(corpus, monkeypatch):

@@ -82,6 +82,8 @@ def test_of_compressed_files_the_size_says_nothing(files, tokenizer, total, monk
 
 
 def test_documents_that_will_be_dropped_do_not_count(files, tokenizer, total):
-    shared = {"one": (DOCUMENTS[7],)}
-    found = measure_supply(files, tokenizer, 10 * total, shared, seconds=60)
-    assert found.counted < total
+    dropped = len(tokenizer.encode_documents([DOCUMENTS[7]])[0])
+    run = "Document 7 of the harbour says: the tide is high. the tide is"  # 13 words in a row
+    part = f"{run} what another story begins with that goes on for as many words"
+    supply = measure_supply(files, tokenizer, 10 * total, {"one": (part,)}, seconds=60)
+    assert supply.counted == total - dropped

@@ -460,6 +460,13 @@ def test_corpora_references_and_tokenizers_of_the_hub_are_listed(tmp_path):
     ]
     local = planned("experiment=quickstart", "corpus=redpajama_sample", f"corpus.path={tmp_path}")
     assert downloads.list_downloads(local) == []
+    given = planned(
+        "experiment=quickstart", "model.path=tests/golden/target", "model.pretraining=null",
+        "tokenizer.path=owner/tokenizer", "method=[loss]", "reference.path=owner/unused",
+    )  # fmt: skip
+    assert downloads.list_downloads(given) == [
+        downloads.ModelFiles("tokenizer.path", "owner/tokenizer")
+    ]
 
 
 def test_a_data_set_is_fetched_at_one_commit_split_by_split(monkeypatch):

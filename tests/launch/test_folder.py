@@ -845,6 +845,17 @@ def test_a_half_written_snapshot_is_removed_and_one_that_another_process_made_is
     assert [*(tmp_path / "launch").iterdir()] == [code]
 
 
+@pytest.mark.parametrize("part", ["core", "data", "detection", "conf"])
+def test_a_snapshot_is_named_by_the_bytes_of_every_package(tmp_path, part):
+    file = tmp_path / part / "deep" / "a.yaml"
+    file.parent.mkdir(parents=True)
+    file.write_text("a")
+    files, digest = snapshot._files_and_digest(tmp_path)
+    assert files == [file]
+    file.write_text("b")
+    assert snapshot._files_and_digest(tmp_path)[1] != digest
+
+
 def test_cells_without_a_result_are_logged_once_for_each_reason(launch, caplog):
     done, failed, stopped, _ = launch.cells()
     done.write_outcome(Outcome("done", paths={}))

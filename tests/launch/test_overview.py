@@ -344,6 +344,7 @@ def test_cells_are_named_by_their_numbers():
         (["second_stage.copies=3"], {"inject finetuning", "train finetuning"}),
         (["training.evaluate_tokens=999"], {"inject validation"}),
         (["injection.validation_fraction=0.03"], None),
+        (["base_corpus.subsets=[law]"], None),
         (["cluster=local"], set()),
     ],
 )  # fmt: skip

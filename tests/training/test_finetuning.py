@@ -215,6 +215,10 @@ def test_a_model_that_does_not_keep_texts_apart_is_refused(sets, monkeypatch):
     with pytest.raises(ConfigError, match=message):
         check_texts_are_separate(models["mamba"], sets["packed"].sequences, HERE)
     check_texts_are_separate(models["mamba"], sets["padded"].sequences, HERE)
+    packed = sets["packed"].sequences
+    pairs = packed.select([row for row, number in enumerate(packed["texts"]) if number == 2])
+    with pytest.raises(ConfigError, match=message):
+        check_texts_are_separate(models["mamba"], pairs, HERE)
     seen = "transformers.models.gpt2.modeling_gpt2.create_causal_mask"
     monkeypatch.setattr(seen, lambda **_: None)
     message = "this gpt2 does not separate packed texts: a text's losses change with the text befo"

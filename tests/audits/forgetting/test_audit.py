@@ -38,7 +38,7 @@ def test_the_audit_is_an_artefact_that_says_which_method_was_named_in_advance(st
     artifact = run(stage)
     assert {"points.csv", "fits.csv", "factors.csv", "means.csv"} <= {*artifact.files}
     text = read_findings(artifact)
-    assert "- method: loss, named in advance\n" in text
+    assert "- cells: 2\n- method: loss, named in advance\n" in text
     assert "- scored models left out: 2, from before the last exposure\n" in text
     assert "A condition has 2 seeds. With fewer than 3" in text
     assert artifact.counts["cells"] == 2

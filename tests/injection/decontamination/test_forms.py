@@ -32,6 +32,13 @@ def test_an_embedding_depends_on_its_seed_and_key_alone():
     assert forms.embed(TEXT, [], 0, 0, "a") == TEXT
 
 
+def test_other_text_without_words_is_left_out():
+    halves = ["one two three four five six", "seven eight nine ten eleven twelve"]
+    for key in "abcdef":  # which document comes first depends on it
+        document = forms.embed(TEXT, [halves[0], " \n ", halves[1]], 1, 0, key)
+        assert len(document.replace(TEXT, "").split()) == len(TEXT.split())
+
+
 def test_too_little_other_text_is_an_error():
     with pytest.raises(DataError, match="58 words too few to surround key with 61 words"):
         forms.embed(TEXT + " x" * 50, ["a b c"], 1, 0, "key")

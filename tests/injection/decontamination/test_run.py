@@ -150,6 +150,8 @@ def test_each_match_and_each_item_is_recorded(here):
     report = (artifact.path / "report.md").read_text()
     assert "**2 of 3 items** share text with 3 of 7 documents (42.9%)" in report
     assert "The rule can't find 1 of 3 items (33.3%) in any document" in report
+    note = "One document for each of 2 items of 2; all 4 matches are in matches.parquet."
+    assert note in " ".join(report.split())
     assert RIVER in report
 
 
@@ -227,6 +229,13 @@ def test_documents_without_a_text_stop_the_run_or_are_counted(here, row, reason)
     artifact = run("on_error=skip")
     assert artifact.counts["skipped"] == {reason: 1}
     assert len(read(artifact.path / "documents", "a.jsonl")) == 2
+
+
+def test_an_item_that_can_not_be_read_is_named_with_the_field_that_leaves_it_out(here):
+    with (here / "items.jsonl").open("ab") as stream:
+        stream.write(b"{broken\n")
+    with pytest.raises(DataError, match=r"items\.jsonl, row 4: .*set on_error=skip"):
+        run()
 
 
 def test_frequent_ngrams_are_counted_where_a_line_is_no_json(here):
