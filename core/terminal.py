@@ -1,4 +1,4 @@
-"""Text for terminals: tables that fit the width, durations, and escaped control characters."""
+"""Text for terminals: tables that fit, durations, counts with nouns, escaped control characters."""
 
 from __future__ import annotations
 
@@ -126,6 +126,12 @@ def wrap_text(text: str, width: int | None = None) -> str:
     """Returns the text in lines of the width (None: the terminal's), broken only at spaces."""
     width = width or terminal_width() or sys.maxsize
     return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
+
+
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun, such as "1 text", "2,000 texts" or "3 copies"."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else plural}"
 
 
 def format_duration(seconds: float) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from contamination.core.report.tables import escape_markdown, markdown_table
 from contamination.core.statistics.metrics import metric_title
+from contamination.core.terminal import counted
 from contamination.detection.attack_file import CellRecord, DataSheet, Result, TrainedAttack
 
 DIGEST_CHARACTERS = 12
@@ -64,9 +65,9 @@ def _count_weights(attack: TrainedAttack) -> int:
 
 def _title(result: Result) -> str:
     return escape_markdown(
-        f"**Cells {result.cells}, benchmarks {result.benchmarks}** ({result.n_cells} cells, "
-        f"{result.n_benchmarks} benchmarks, {result.members:,} members and "
-        f"{result.nonmembers:,} non-members)"
+        f"**Cells {result.cells}, benchmarks {result.benchmarks}** "
+        f"({counted(result.n_cells, 'cell')}, {counted(result.n_benchmarks, 'benchmark')}, "
+        f"{counted(result.members, 'member')} and {counted(result.nonmembers, 'non-member')})"
     )
 
 

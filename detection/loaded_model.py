@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from contamination.core.errors import DataError
+from contamination.core.terminal import counted
 from contamination.data.texts import Text
 from contamination.detection.forward.reader import Reader, Tokens
 from contamination.detection.pass_store import PassRow, StatsByText
@@ -112,8 +113,8 @@ class LoadedModel(Reader):
             in_view = f" ({owner.text[:40]!r}), in the view {wanted.view_key},"
             raise DataError(
                 f"text {owner.example_id}{in_view * (version != owner.text)} is "
-                f"{version[:40]!r}: that has {len(ids)} tokens, and the first is never scored. "
-                "Leave the text out, or give one of more tokens."
+                f"{version[:40]!r}: that has {counted(len(ids), 'token')}, and the first is "
+                "never scored. Leave the text out, or give one of more tokens."
             )
         vocabulary, context = self.source.vocabulary, self.source.context
         if vocabulary is not None and max(ids) >= vocabulary:

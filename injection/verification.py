@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from contamination.core.terminal import counted
 from contamination.data.ngrams import Places, VerbatimCounter, hash_windows, rarest_window_starts
 from contamination.data.readers.rows import group_by_size
 from contamination.data.words import normalise_text
@@ -389,7 +390,8 @@ def _check_listed_copies(
         listed = n_copies_by_example.get(row.example_id, 0)
         if row.occurrences != listed:
             proof.failures.append(
-                f"{row.example_id}: {row.occurrences} occurrences, the ledger has {listed} copies"
+                f"{row.example_id}: {row.occurrences} occurrences, the ledger has "
+                f"{counted(listed, 'copy')}"
             )
     # a Counter, since pandas considers texts equal that agree up to a NUL
     listed_tokens: Counter[tuple[str, int, str]] = Counter()

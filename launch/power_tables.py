@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from contamination.core.errors import ConfigError
+from contamination.core.terminal import counted
 from contamination.launch.power import PlannedRow, design_of, planned_rows
 from contamination.launch.power_config import EFFECT, MOST_COPIES, POWER, PowerStage
 
@@ -131,7 +132,7 @@ def _table_of_report(stage: PowerStage, report: str) -> Table:
             smallest = of_both["n_members"].min(), of_both["n_nonmembers"].min()
             seeds = of_both["n_seeds"].min()
             design = Design(int(smallest[0]), int(smallest[1]), int(seeds), len(of_both))
-            designs.append((f"{condition}, {copies} copies", design))
+            designs.append((f"{condition}, {counted(copies, 'copy')}", design))
     if not designs:
         raise ConfigError(f"report is {report}: it has no AUROC of a contaminated model.")
     return _effect_table(stage, designs)

@@ -35,6 +35,7 @@ from contamination.core.seeds import derive_seed
 from contamination.core.statistics.bootstrap import Scores
 from contamination.core.statistics.estimates import Estimate
 from contamination.core.statistics.metrics import AUROC
+from contamination.core.terminal import counted
 from contamination.data.texts import Texts
 
 LEAKED, NO_EVIDENCE, UNDETERMINED = "leaked", "no evidence", "cannot be determined"
@@ -242,11 +243,6 @@ def too_few(design: Design, left_out: int = 0) -> str:
         f"{counted(sizes[0], 'question')} and {others}{clusters} are too few{short}: "
         f"{FEWEST} of each are needed"
     )
-
-
-def counted(number: int, noun: str) -> str:
-    """Returns a number with its noun, such as "1 text" or "2 texts"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _ranking(texts: Texts, score: Scores) -> pd.DataFrame:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from contamination.audits.benchmark import inputs
 from contamination.audits.benchmark.blind import BLIND_LEVEL, NO_CORPUS
-from contamination.audits.benchmark.comparison import LEAKED, UNDETERMINED, Comparison, counted
+from contamination.audits.benchmark.comparison import LEAKED, UNDETERMINED, Comparison
 from contamination.audits.benchmark.origin import RECORD
 from contamination.audits.benchmark.tables import (
     SHIFT,
@@ -37,6 +37,7 @@ from contamination.core.report.document import (
 )
 from contamination.core.statistics.estimates import confidence_interval
 from contamination.core.statistics.metrics import AUROC
+from contamination.core.terminal import counted
 from contamination.detection.baselines.matching import MATCHED
 from contamination.detection.evaluation import CONFIDENCE
 

@@ -15,7 +15,6 @@ from contamination.audits.benchmark.comparison import (
     Comparison,
     by_benchmark,
     compare,
-    counted,
     holm,
     too_few,
 )
@@ -30,6 +29,7 @@ from contamination.audits.benchmark.origin import (
 )
 from contamination.audits.benchmark.report import BenchmarkFindings
 from contamination.core.errors import require
+from contamination.core.terminal import counted
 from contamination.data.texts import Text, Texts
 
 log = logging.getLogger(__name__)

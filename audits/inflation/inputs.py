@@ -16,6 +16,7 @@ from contamination.audits.base import AuditStage
 from contamination.audits.cells import AuditedCell
 from contamination.audits.inflation.effects import Flags, Results, SeedResults
 from contamination.core.errors import ConfigError, DataError
+from contamination.core.terminal import counted
 from contamination.data.config import ExamplesConfig
 from contamination.detection.config import ScoredModelConfig
 from contamination.detection.tasks import accuracy
@@ -253,8 +254,9 @@ def make_groups(field: str, answered: Sequence[Answered]) -> list[Group]:
         items = items[items["example_id"].isin(one.cell.cell.examples["example_id"])]
     if len(items) < FEWEST_ITEMS:
         raise DataError(
-            f"{field}: {answered[0].cell.name} and its clean twins share {len(items)} questions. "
-            "Give cells of one pool (the same injection.pool_seed) with questions."
+            f"{field}: {answered[0].cell.name} and its clean twins share "
+            f"{counted(len(items), 'question')}. Give cells of one pool (the same "
+            "injection.pool_seed) with questions."
         )
     items = items.reset_index(drop=True)
     twins = _one_per_seed([one for one in answered if not one.cell.doses.any()])

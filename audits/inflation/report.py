@@ -15,6 +15,7 @@ from contamination.core.report.charts import INK, SERIES, InlineChart, page_figu
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import NO_VALUE, Table
 from contamination.core.statistics.estimates import ALL_BENCHMARKS
+from contamination.core.terminal import counted
 
 POINTS = 100
 UNITS = {ACCURACY: "accuracy, points", MARGIN: "margin, nats"}
@@ -92,14 +93,10 @@ def _conclusions(findings: InflationFindings) -> Iterator[str]:
                 if (text := _interval(_row(rows, name), measure)) != NO_VALUE
             ]
             yield (
-                f"**{key[0]}, {_copies(int(str(key[1])))}: {_interval(total, measure)}** "
+                f"**{key[0]}, {counted(int(str(key[1])), 'copy')}: {_interval(total, measure)}** "
                 f"({unit}; {', '.join(parts)})."
             )
     yield from _blind_spots(findings)
-
-
-def _copies(dose: int) -> str:
-    return f"{dose} cop{'y' if dose == 1 else 'ies'}"
 
 
 def _blind_spots(findings: InflationFindings) -> Iterator[str]:
@@ -143,7 +140,7 @@ def _blind_spots(findings: InflationFindings) -> Iterator[str]:
 
 
 def _name(row: pd.Series) -> str:
-    dose = _copies(int(row["occurrences"]))
+    dose = counted(int(row["occurrences"]), "copy")
     return f"{row['condition']}, {dose}, {row['benchmark']} ({row['measure']})"
 
 

@@ -20,6 +20,7 @@ from contamination.core.report.charts import (
     page_figure,
 )
 from contamination.core.report.document import ReportContent
+from contamination.core.terminal import counted
 
 LIMITS = (
     "**What a perfect attacker could know.** The attack is strong because it has many models that "
@@ -54,7 +55,7 @@ def _conclusions(findings: ConditionFindings) -> Iterator[str]:
     reference, table = findings.reference, findings.strengths
     cells = len(findings.condition.cells)
     for dose, rows in table.groupby("occurrences"):
-        about = f"**{findings.condition.name}, {_copies(dose)}, {cells} models.** "
+        about = f"**{findings.condition.name}, {counted(dose, 'copy')}, {cells} models.** "
         row = rows[rows["attack"] == reference].iloc[0]
         limits = findings.by_models
         limit = limits[(limits["attack"] == reference) & (limits["occurrences"] == dose)]
@@ -76,10 +77,6 @@ def _conclusions(findings: ConditionFindings) -> Iterator[str]:
             f"δ = {findings.delta:g}, {CONFIDENCE:.0%} confidence each). The unit is an example "
             "with all its copies."
         )
-
-
-def _copies(dose: int) -> str:
-    return f"{dose} cop{'y' if dose == 1 else 'ies'}"
 
 
 def _best_method(method: pd.Series, reference: str) -> str:
@@ -124,7 +121,7 @@ def models_chart(findings: ConditionFindings) -> InlineChart:
         axes.set(xlabel="models (scale: 1 / models)", ylabel="AUROC")
         figure.legend(loc="outside upper center", ncols=2)
         return InlineChart(
-            f"models-{_slug(name)}", f"AUROC by number of models: {name}, {dose} copies",
+            f"models-{_slug(name)}", f"AUROC by number of models: {name}, {counted(dose, 'copy')}",
             figure, f"AUROC of the attacks against the number of models, {name}",
             "Left: the limit of many models. An attack that falls towards the right needs models.",
         )  # fmt: skip
@@ -146,7 +143,7 @@ def strength_chart(findings: ConditionFindings) -> InlineChart:
         axes.set_yticks(range(len(rows)), rows["attack"].tolist())
         axes.set(xlabel="d′")
         return InlineChart(
-            f"strength-{_slug(name)}", f"Attacks and methods: {name}, {dose} copies",
+            f"strength-{_slug(name)}", f"Attacks and methods: {name}, {counted(dose, 'copy')}",
             figure, f"d′ of attacks and methods with intervals, {name}",
             "In colour: attacks that read the other models. Grey: methods that read one model.",
         )  # fmt: skip

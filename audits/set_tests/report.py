@@ -11,6 +11,7 @@ from contamination.audits.set_tests.procedures import PROCEDURES
 from contamination.core.report.charts import INK, SERIES, InlineChart, page_figure
 from contamination.core.report.document import ReportContent
 from contamination.core.report.tables import NO_VALUE, Table, format_interval
+from contamination.core.terminal import counted
 
 LIMITS = (
     "**That a set was not seen.** A test that does not reject may only lack power; see the tables.",
@@ -47,7 +48,7 @@ def _conclusions(findings: SetFindings) -> Iterator[str]:
         whole = powers[powers["examples"] == powers["examples"].max()]
         by_dose = whole.groupby("occurrences")[["rejected", "sets"]].sum()
         found = "; ".join(
-            f"{_copies(int(str(dose)))}: {row['rejected']} of {row['sets']}"
+            f"{counted(int(str(dose)), 'copy')}: {row['rejected']} of {row['sets']}"
             for dose, row in by_dose.iterrows()
         )
         false = int(errors["rejected"].sum()), int(errors["sets"].sum())
@@ -59,10 +60,6 @@ def _conclusions(findings: SetFindings) -> Iterator[str]:
 
 def _unit(test: str) -> str:
     return "backdoors" if PROCEDURES[test].unit == "backdoors" else "examples"
-
-
-def _copies(dose: int) -> str:
-    return f"{dose} cop{'y' if dose == 1 else 'ies'}"
 
 
 def _warnings(findings: SetFindings) -> Iterator[str]:
@@ -118,7 +115,7 @@ def power_table(findings: SetFindings) -> Table:
         f"Sets that the model saw: rejected at level {findings.alpha:g}, of disjoint parts of "
         "whole sets. Parts of one cell share its model. Intervals: Clopper-Pearson, 95%."
     )
-    header = ["test", "learning rate", "examples", *(_copies(int(dose)) for dose in doses)]
+    header = ["test", "learning rate", "examples", *(counted(int(d), "copy") for d in doses)]
     return Table("power", "Power by occurrences and size", header, lines, data, note=note)
 
 

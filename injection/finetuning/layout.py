@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from contamination.core.terminal import counted
 from contamination.injection.finetuning.config import PADDED, FinetuningConfig
 from contamination.injection.finetuning.prompts import EncodedText, PromptedText, encode_text
 from contamination.injection.token_stream import Tokenizer
@@ -170,8 +171,8 @@ def prove_set(
         listed = int(copies.get(example.example_id, 0))
         if listed != example.occurrences:
             proof.failures.append(
-                f"{example.example_id}: {example.occurrences} occurrences, the ledger has {listed} "
-                "copies"
+                f"{example.example_id}: {example.occurrences} occurrences, the ledger has "
+                f"{counted(listed, 'copy')}"
             )
     return proof
 

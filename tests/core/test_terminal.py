@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from contamination.core.terminal import (
+    counted,
     escape_controls,
     fit_columns,
     format_approximate_duration,
@@ -16,6 +17,14 @@ from contamination.core.terminal import (
 HEADER = ["method", "variant", "AUROC", "TPR"]
 ROWS = [["Loss", "", "0.5", "0.1"], ["Min-K%++", "k=0.2", "0.75", "0.2"]]
 WHOLE = 8 + 2 + 7 + 2 + 5 + 2 + 3
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [(1, "copy", "1 copy"), (0, "copy", "0 copies"), (2_000, "text", "2,000 texts")],
+)
+def test_a_noun_is_plural_unless_there_is_one(number, noun, text):
+    assert counted(number, noun) == text
 
 
 def test_a_table_that_fits_is_whole():

@@ -298,7 +298,7 @@ def test_a_data_sheet_says_what_is_left_out_and_which_weights_are_known():
         f"- Benchmarks held out: p, q.\n- Checksum: {attack.checksum[:12]}.\n\n## Results\n\n"
     )
     assert "The 1 held-out cells share 1 model before" in text
-    assert "(1 cells, 2 benchmarks, 1,000 members and 20 non-members)" in text
+    assert "(1 cell, 2 benchmarks, 1,000 members and 20 non-members)" in text
     rows = [line for line in text.splitlines() if line.startswith(("| lt_mia", "| loss"))]
     estimate, paired = "0.750 [0.700, 0.800]", "+0.000 [+0.000, +0.000]"
     assert [[cell.strip() for cell in row.strip("|").split("|")] for row in rows] == [

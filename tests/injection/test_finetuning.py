@@ -322,7 +322,7 @@ def test_a_member_that_the_ledger_lacks_is_found(found):
     tables = found.examples, found.ledger.iloc[:-1], found.instructions
     (uncounted, few) = prove_set(found.part_paths[0], tables, found.tokenizer, own).failures
     assert "text 54 is in no table" in uncounted
-    assert few.endswith("2 occurrences, the ledger has 1 copies")
+    assert few.endswith("2 occurrences, the ledger has 1 copy")
 
 
 BAD = {

@@ -148,7 +148,7 @@ def test_the_smallest_effect_of_each_condition_of_a_report(tmp_path):
     table = plan_table(stage(f"report={report}")).data
     columns_of_design = ["design", "members", "nonmembers", "seeds", "benchmarks"]
     assert table[columns_of_design].to_numpy().tolist() == [
-        ["slow, 1 copies", 40, 30, 3, 2],
+        ["slow, 1 copy", 40, 30, 3, 2],
         ["fast, 8 copies", 20, 25, 2, 1],
     ]
     powers = [

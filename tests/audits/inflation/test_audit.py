@@ -59,7 +59,7 @@ def test_cells_without_common_questions_are_refused_by_the_field(tmp_path, cells
     answered, _ = cells
     answers = answered[-1].answers
     answers.drop(answers.index[1:], inplace=True)  # noqa: PD002
-    with pytest.raises(DataError, match=r"^audit\.cells: .* share 1 questions\."):
+    with pytest.raises(DataError, match=r"^audit\.cells: .* share 1 question\."):
         run(stage(tmp_path))
 
 

@@ -153,7 +153,7 @@ def test_two_questions_are_enough_and_one_is_not():
     with pytest.raises(DataError) as error:
         make_groups("audit.cells", with_questions(1))
     assert str(error.value) == (
-        "audit.cells: contaminated-seed0 and its clean twins share 1 questions. Give cells of one "
+        "audit.cells: contaminated-seed0 and its clean twins share 1 question. Give cells of one "
         "pool (the same injection.pool_seed) with questions."
     )
 
