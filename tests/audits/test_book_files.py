@@ -94,6 +94,7 @@ def test_a_page_in_an_encoding_that_takes_quadratic_time_is_refused(tmp_path):
         ("<body><!-- <![CDATA[ --><p>So.</p><!-- ]]> --></body>", "So."),
         ("<x:head><x:title>No</x:title></x:head><x:p>So</x:p><x:p>on.</x:p>", "So\non."),
         ('<head><title/><script src="a.js"/></head><body><svg/><p>So.</p></body>', "So."),
+        ("<svg><title>Map</title><text>Label</text></svg><p>So.</p>", "So."),
     ],
 )
 def test_an_epubs_xhtml_is_read_as_xhtml(tmp_path, page, text):

@@ -127,6 +127,23 @@ def test_a_complete_folder_is_not_made_again(tmp_path):
     assert (manifest["version"], manifest["revision"]) == made_by
 
 
+def test_work_that_a_stopped_run_left_stays_where_the_next_is_refused(tmp_path):
+    folder = tmp_path / "corpus" / "a-1"
+
+    def stop(place):
+        (place / "part.bin").write_text("half")
+        raise KeyboardInterrupt
+
+    def refuse(place):
+        raise ConfigError("size is 1: give more.")
+
+    with pytest.raises(KeyboardInterrupt):
+        build_or_open(folder, Settings(), {}, stop)
+    with pytest.raises(ConfigError):
+        build_or_open(folder, Settings(), {}, refuse)
+    assert (folder / "part.bin").read_text() == "half"
+
+
 def test_a_checkout_that_only_holds_an_installation_is_not_its_revision(tmp_path, monkeypatch):
     file = tmp_path / "site-packages" / "core" / "artifacts.py"
     file.parent.mkdir(parents=True)

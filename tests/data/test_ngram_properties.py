@@ -24,6 +24,11 @@ from contamination.data.ngrams import (
 from contamination.data.words import normalise_text
 from tests.properties import orders
 
+
+def test_a_word_is_composed_but_its_signs_stay_what_they_are():
+    assert [*words_of("\ufb01sh x\u00b2 cafe\u0301")] == ["\ufb01sh", "x\u00b2", "caf\u00e9"]
+
+
 NUMBERS = st.lists(st.integers(0, 3), max_size=14).map(lambda words: np.array(words, np.int32))
 WORDS = st.lists(st.sampled_from(["a", "b", "A", "c.", "-", "ç"]), max_size=9).map(" ".join)
 TEXTS = st.text("ab \n\u200b", max_size=9)

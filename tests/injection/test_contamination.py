@@ -29,6 +29,7 @@ from contamination.injection.contamination_table import (
 from contamination.injection.corpus import open_corpus
 from contamination.injection.export.run import export_corpus, prove_finished_export
 from contamination.injection.finished_corpus_search import (
+    matches_within_copies,
     search_corpus,
     split_documents,
     texts_by_example,
@@ -396,6 +397,15 @@ def test_a_text_within_the_copies_of_another_is_flagged(tmp_path):
         assert (corpus.examples[NATURAL_COLUMN] == 0).all()
         assert not prove_finished_corpus(made.path).failures
     assert drawn == {True: "copies: verbatim", False: ""}
+
+
+def test_a_copy_in_two_sequences_has_a_text_within_it_once():
+    texts = [f"{question(0)} {question(1)}", question(0)]
+    examples = pd.DataFrame({"example_id": ["long", "short"], "text": texts})
+    ledger = pd.DataFrame({"example_id": "long", "copy": [0, 0, 1], "reworded": None})
+    tokenizer = Tokenizer("tests/golden/target")
+    (match,) = matches_within_copies(examples, ledger, tokenizer).itertuples()
+    assert (match.example_id, match.occurrences) == ("short", 2)
 
 
 def test_where_drop_leaves_too_little_the_error_names_what_left_most_out(tmp_path):

@@ -10,6 +10,10 @@ from contamination.injection.token_stream import Tokenizer
 from contamination.injection.token_supply import measure_supply
 
 DOCUMENTS = [f"Document {n} of the harbour says: {'the tide is high. ' * 20}" for n in range(400)]
+PART_OF_7 = (  # 13 words in a row of this document, and as many others
+    "Document 7 of the harbour says: the tide is high. the tide is what another story begins with "
+    "that goes on for as many words"
+)
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +76,15 @@ def test_what_is_read_without_tokenising_is_estimated_by_its_characters(
     assert found.tokens == pytest.approx(total, rel=0.02)
 
 
+def test_documents_that_will_be_dropped_count_among_the_characters(
+    files, tokenizer, total, monkeypatch
+):
+    times = iter([0, 9, *[9] * 1_000])
+    monkeypatch.setattr(token_supply.time, "monotonic", lambda: next(times))
+    supply = measure_supply(files, tokenizer, 10 * total, {"one": (PART_OF_7,)}, seconds=5)
+    assert supply.tokens == pytest.approx(0.9 * total, rel=0.02)  # one of the first ten is dropped
+
+
 def test_of_compressed_files_the_size_says_nothing(files, tokenizer, total, monkeypatch):
     kind = "contamination.data.readers.files.FilesCorpus.max_text_bytes"
     monkeypatch.setattr(kind, lambda corpus: None)
@@ -83,7 +96,5 @@ def test_of_compressed_files_the_size_says_nothing(files, tokenizer, total, monk
 
 def test_documents_that_will_be_dropped_do_not_count(files, tokenizer, total):
     dropped = len(tokenizer.encode_documents([DOCUMENTS[7]])[0])
-    run = "Document 7 of the harbour says: the tide is high. the tide is"  # 13 words in a row
-    part = f"{run} what another story begins with that goes on for as many words"
-    supply = measure_supply(files, tokenizer, 10 * total, {"one": (part,)}, seconds=60)
+    supply = measure_supply(files, tokenizer, 10 * total, {"one": (PART_OF_7,)}, seconds=60)
     assert supply.counted == total - dropped

@@ -7,6 +7,7 @@ import re
 import shutil
 import struct
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -117,6 +118,15 @@ def test_a_prefix_is_named_after_all_that_changes_its_state(stored, toy_stage, c
     assert manifest["counts"] == {"steps": STEPS}
     assert [line[0] for line in losses(folder)] == [1, 2, 3, 4, 5]
     assert not list(folder.glob("checkpoint/complete.json"))
+
+
+def test_an_export_after_the_last_shared_step_is_the_prefixs(toy_stage, corpus_folder):
+    corpus, world = open_corpus(corpus_folder), SimpleNamespace(size=1)
+    order = SequenceOrder(len(corpus.sequences), 4, None)
+    fields = {**CONSTANT, "shared_steps": STEPS, "export_steps": [3, STEPS, STEPS + 1]}
+    stage = replace(toy_stage, training=replace(toy_stage.training, **fields)).resolved()
+    prefix = training_prefix.find_training_prefix(stage, corpus, order, {}, world)
+    assert prefix.settings["exports"] == [3, STEPS]
 
 
 def test_a_batch_that_is_not_full_has_a_digest_of_its_own():

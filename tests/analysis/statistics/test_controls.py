@@ -95,6 +95,14 @@ def rows_of(aurocs) -> pd.DataFrame:
     return pd.DataFrame(rows).assign(needs="", **facts)
 
 
+def test_among_equal_p_values_the_control_farthest_from_chance_is_the_worst():
+    rows = pd.DataFrame({
+        "benchmark": ["near", "far", "below", "sure"], "value": [0.6, 0.9, 0.2, 0.55],
+        "p_control": [0.002, 0.002, 0.002, 0.001],
+    })  # fmt: skip
+    assert off_control_rows(rows)["benchmark"].tolist() == ["sure", "far", "below", "near"]
+
+
 def test_the_aurocs_are_those_of_the_labels_first_as_they_are(cell, results):
     found = control_aurocs(cell, no_blind(cell), 0)
     assert {len(own) for own in found.values()} == {1 + RELABELINGS}

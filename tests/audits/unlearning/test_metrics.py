@@ -13,7 +13,9 @@ import pytest
 import torch
 from scipy.stats import ks_2samp
 
+from contamination.audits.base import AuditStage
 from contamination.audits.run import run
+from contamination.audits.unlearning import quantities
 from contamination.audits.unlearning.answer_sets import (
     AnsweredQuestion,
     AnswerSet,
@@ -51,6 +53,7 @@ from contamination.audits.unlearning.unlearning_metrics import (
 )
 from contamination.core.errors import DataError
 from contamination.core.models import load_model, load_tokenizer
+from contamination.detection.config import ScoredModelConfig
 from tests.audits.unlearning.simulated import MODELS, NAMES, simulated_quantity
 
 QUESTIONS = [
@@ -423,6 +426,19 @@ def collapsed(tmp_path_factory, folders, tokenizer):
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+def test_members_without_an_occurrence_are_not_asked(monkeypatch):
+    answers = pd.DataFrame({
+        "example_id": ["seen", "never", "clean"], "benchmark": "b", "correct": [True, True, False],
+        "member": [True, True, False], "occurrences": [4, 0, 0],
+    })  # fmt: skip
+    artifact = SimpleNamespace(table=lambda name: answers)
+    monkeypatch.setattr(quantities.accuracy, "run", lambda stage: artifact)
+    stage, model = AuditStage(audit={}), SimpleNamespace(node=ScoredModelConfig("m"))
+    table = quantities._accuracy_table(stage, model, "corpus")
+    assert dict(zip(table["unit"], table["value"], strict=True)) == {"seen": 1.0, "clean": 0.0}
+    assert table["member"].tolist() == [True, False]
 
 
 def test_an_over_unlearned_model_looks_best_and_is_warned_of(stage, folders, collapsed, tmp_path):

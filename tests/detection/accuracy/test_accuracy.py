@@ -25,6 +25,7 @@ from contamination.detection.loaded_model import LoadedModel
 from contamination.detection.models.hf_model import HFModel
 from contamination.detection.tasks.accuracy import (
     FILE,
+    WRITTEN_EXTRA,
     answer_logprobs,
     run,
     shared_prompt_length,
@@ -543,6 +544,22 @@ def test_a_written_answer_is_compared_as_squad_does(written, accepted, is_right)
 
 def test_an_answer_loses_case_punctuation_articles_and_spaces():
     assert normalise_answer(" The  U.S.A., an  heir-loom of Anna ") == "usa heirloom of anna"
+
+
+def test_a_free_question_leaves_room_for_its_written_answer(toy_folders):
+    config = BenchmarkConfig(
+        template="The heron {answer}", answer_field="answer", accepted_field="accepted"
+    )
+    row = example("heron", config, 0, True, answer="waits", accepted="waits")
+    asked = make_questions(corpus_of([row], {"heron": config}), {})
+    source = HFModel.from_path("model.path", str(toy_folders["target"]))
+    (text_ids,) = source.tokenizer()([asked.questions[0].texts[0]], verbose=False)["input_ids"]
+    for spare, is_asked in ((WRITTEN_EXTRA, True), (WRITTEN_EXTRA - 1, False)):
+        loaded = SimpleNamespace(
+            tokenizer=source.tokenizer(), source=SimpleNamespace(context=len(text_ids) + spare)
+        )
+        tokenized, left_out = tokenize_questions(loaded, asked)
+        assert (len(tokenized), sum(left_out.values())) == ((1, 0) if is_asked else (0, 1))
 
 
 def test_a_model_that_learnt_a_sentence_writes_its_end(toy_folders):

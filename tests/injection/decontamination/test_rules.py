@@ -120,6 +120,13 @@ def test_short_items_match_as_a_whole_or_are_unseen(rule):
     assert search.matches("a short item of seven words") == []
 
 
+def test_exactly_the_least_share_of_an_item_is_enough():
+    item, document = "one two three four five six", "before one two three after"
+    (match,) = LongestMatch(n=3, min_share=0.5).search([item]).matches(document)
+    assert match.share == 0.5
+    assert LongestMatch(n=3, min_share=0.51).search([item]).matches(document) == []
+
+
 def test_spans_are_the_shared_text():
     document = f"First. {ITEM.upper()} And then: sold to a baker from the next hill."
     (match,) = NgramUnion(n=5).search([ITEM]).matches(document)

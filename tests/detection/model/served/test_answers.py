@@ -73,6 +73,16 @@ def test_answers_that_another_run_drops_are_an_error(tmp_path):
     assert KEYS[0] not in AnswerStore(tmp_path)
 
 
+def test_a_confirmation_is_final(tmp_path):
+    """Even where a later check drops all other answers of the file."""
+    fill(AnswerStore(tmp_path))
+    second = AnswerStore(tmp_path)
+    second.resolve_unchecked(KEYS[:4], kept=True)
+    second.resolve_unchecked(KEYS[4:], kept=False)
+    again = AnswerStore(tmp_path)
+    assert [key for key in KEYS if key in again] == KEYS[:4]
+
+
 def test_a_folder_that_is_deleted_meanwhile_is_an_error(tmp_path):
     answers = filled(tmp_path)
     next(tmp_path.glob("*.jsonl")).unlink()
