@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -49,6 +50,7 @@ from contamination.detection.scores import open_scores
 from contamination.detection.supplied_neighbors import Neighbors
 from contamination.detection.view_resources import Resources, check_shots_disjoint, open_prefix
 from contamination.detection.views import VIEWS, render_versions
+from contamination.detection.views.infill import InfillView
 from tests.detection import golden, naive
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.masked import save_masked_model
@@ -436,3 +438,9 @@ def test_scores_out_of_the_ordinary_are_counted_and_said(stage, caplog):
     artifact = run(replace(stage, method={"surp": never_sure, "loss": stage.method["loss"]}))
     assert artifact.counts["flagged"] == len(TEXTS)
     assert "surp k=0.4,entropy=1e-09: 3 of 3 texts: no surprising token" in caplog.text
+
+
+def test_the_beginning_of_infilled_copies_has_one_token_fewer_in_each():
+    copies = tuple(np.arange(9 - copy) for copy in range(9))
+    beginnings = [InfillView().stats_of_beginning(copies, tokens) for tokens in (4, 1)]
+    assert [[len(copy) for copy in beginning] for beginning in beginnings] == [[3, 2, 1], [0]]
