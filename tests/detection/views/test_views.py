@@ -49,8 +49,7 @@ from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.supplied_neighbors import Neighbors
 from contamination.detection.view_resources import Resources, check_shots_disjoint, open_prefix
-from contamination.detection.views import VIEWS, render_versions
-from contamination.detection.views.infill import InfillView
+from contamination.detection.views import VIEWS, render_versions, view_of
 from tests.detection import golden, naive
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.masked import save_masked_model
@@ -442,5 +441,6 @@ def test_scores_out_of_the_ordinary_are_counted_and_said(stage, caplog):
 
 def test_the_beginning_of_infilled_copies_has_one_token_fewer_in_each():
     copies = tuple(np.arange(9 - copy) for copy in range(9))
-    beginnings = [InfillView().stats_of_beginning(copies, tokens) for tokens in (4, 1)]
+    view = view_of(Pass("target", "infill"))
+    beginnings = [view.stats_of_beginning(copies, tokens) for tokens in (4, 1)]
     assert [[len(copy) for copy in beginning] for beginning in beginnings] == [[3, 2, 1], [0]]
