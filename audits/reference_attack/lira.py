@@ -12,7 +12,7 @@ from contamination.audits.reference_attack.variances import estimate_variances
 def lira_online(phi: Floats, inside: Flags, outside: Flags, variances: str) -> Floats:
     """Returns Λ = log N(φ; μ_in, σ²_in) − log N(φ; μ_out, σ²_out), shape (K, N).
 
-    It is 0 for an example that no other cell has at the dose or not at all: it has no reference.
+    It is 0 for an example without a reference, which each other cell has at another dose.
 
     Args:
         phi: the statistic, shape (K, N).
