@@ -190,9 +190,7 @@ def test_the_first_text_is_shown_up_to_a_thousand_characters(toy_models, length,
 
 def test_an_empty_text_is_named(stage, file):
     file.write_text('{"text": "", "id": "nothing"}\n')
-    with pytest.raises(
-        DataError, match="text nothing is '': that has 1 token.*Leave the text out"
-    ):
+    with pytest.raises(DataError, match="text nothing is '': that has 1 token.*Leave the text out"):
         run(stage())
 
 
