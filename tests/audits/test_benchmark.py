@@ -266,8 +266,8 @@ def test_sets_that_differ_as_texts_cannot_be_judged():
         alpha=0.001,
     )  # fmt: skip
     assert strict.verdicts == {("m", ""): UNDETERMINED}
-    smallest = [v.benchmarks["smallest_effect"].item() for v in (strict, found)]
-    assert smallest[0] > 1.2 * smallest[1]  # (3.1 + 0.8) / (1.6 + 0.8) of a normal's deviations
+    effects = [verdict.benchmarks["smallest_effect"].item() for verdict in (strict, found)]
+    assert effects[0] > 1.2 * effects[1]  # (3.1 + 0.8) / (1.6 + 0.8) of a normal's deviations
 
 
 def test_one_cluster_of_both_sides_leaves_the_text_tests_on():

@@ -35,8 +35,8 @@ def test_others_and_what_stands_behind_the_budget_are_left_to_the_stage(own, tmp
 
 
 def test_a_document_with_a_part_of_a_text_is_left_to_the_stage(own, tmp_path):
-    most = own["text"][: int(0.9 * len(own["text"]))]
-    stage = stage_of(tmp_path, CASES["own paragraph"](most), "off")
+    long_part = own["text"][: int(0.9 * len(own["text"]))]
+    stage = stage_of(tmp_path, CASES["own paragraph"](long_part), "off")
     check_first_documents_contain_no_example(stage, Tokenizer(stage.tokenizer.path))
 
 

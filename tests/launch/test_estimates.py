@@ -460,11 +460,11 @@ def test_corpora_references_and_tokenizers_of_the_hub_are_listed(tmp_path):
     ]
     local = planned("experiment=quickstart", "corpus=redpajama_sample", f"corpus.path={tmp_path}")
     assert downloads.list_downloads(local) == []
-    given = planned(
+    with_tokenizer = planned(
         "experiment=quickstart", "model.path=tests/golden/target", "model.pretraining=null",
         "tokenizer.path=owner/tokenizer", "method=[loss]", "reference.path=owner/unused",
     )  # fmt: skip
-    assert downloads.list_downloads(given) == [
+    assert downloads.list_downloads(with_tokenizer) == [
         downloads.ModelFiles("tokenizer.path", "owner/tokenizer")
     ]
 

@@ -76,9 +76,9 @@ def test_answers_that_another_run_drops_are_an_error(tmp_path):
 def test_a_confirmation_is_final(tmp_path):
     """Even where a later check drops all other answers of the file."""
     fill(AnswerStore(tmp_path))
-    second = AnswerStore(tmp_path)
-    second.resolve_unchecked(KEYS[:4], kept=True)
-    second.resolve_unchecked(KEYS[4:], kept=False)
+    later_run = AnswerStore(tmp_path)
+    later_run.resolve_unchecked(KEYS[:4], kept=True)
+    later_run.resolve_unchecked(KEYS[4:], kept=False)
     again = AnswerStore(tmp_path)
     assert [key for key in KEYS if key in again] == KEYS[:4]
 

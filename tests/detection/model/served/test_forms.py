@@ -276,8 +276,8 @@ def test_the_probe_says_what_a_chat_can_do(tmp_path, chatting):
     with Server(folder=chatting, chat=True, chats="answers") as server:
         model = ScoredModelConfig(url=server.url, tokenizer=chatting)
         said = probe(ProbeStage(str(tmp_path / "runs"), model, NODES))
-        none = probe(ProbeStage(str(tmp_path / "runs"), model, {"loss": NODES["loss"]}))
-    assert "methods: none, by sampling only" in none
+        of_loss_alone = probe(ProbeStage(str(tmp_path / "runs"), model, {"loss": NODES["loss"]}))
+    assert "methods: none, by sampling only" in of_loss_alone
     assert "takes chats, and only answers" in said
     assert "methods: cdd, samia, by sampling only" in said
 
