@@ -4,7 +4,6 @@ import errno
 import hashlib
 import json
 import re
-import runpy
 import shutil
 import sys
 from dataclasses import replace
@@ -18,6 +17,7 @@ from contamination.core.config import instantiate_node
 from contamination.core.errors import ArtifactError, ConfigError, DataError
 from contamination.data.config import BenchmarkConfig
 from contamination.injection import token_stream
+from contamination.injection.__main__ import main
 from contamination.injection.config import LeakConfig, VersionsConfig
 from contamination.injection.corpus import describe_copies, open_corpus
 from contamination.injection.run import documents_of_part, prove_finished_corpus, run
@@ -339,11 +339,9 @@ def test_show_prints_the_copies_in_their_context(corpus):
 
 def test_show_is_a_command(corpus, monkeypatch, capsys):
     folder, example_id = corpus.artifact.path, corpus.ledger["example_id"].iloc[0]
-    words = ["contamination.injection", "show", str(folder), f"example_id={example_id}"]
+    words = ["injection", "show", str(folder), f"example_id={example_id}"]
     monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(SystemExit) as end:
-        runpy.run_module("contamination.injection", run_name="__main__", alter_sys=True)
-    assert end.value.code == 0
+    assert main() == 0
     assert capsys.readouterr().out.rstrip("\n") == describe_copies(folder, example_id)
 
 
