@@ -9,7 +9,7 @@ import warnings
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import OverrideParseException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import OmegaConf
 
 from contamination.core.cli import (
@@ -55,6 +55,13 @@ def test_a_value_that_hydra_cannot_read_is_shown_in_quotes(words, message):
     with pytest.raises(OverrideParseException) as caught:
         OverridesParser.create().parse_overrides([words])
     assert message in hydra_error_message(caught.value, "pipeline", [words])
+
+
+def test_what_hydra_says_and_the_cause_of_it_stand_in_the_message_once():
+    error = HydraException("Could not load it\nfull_key: seed")
+    assert hydra_error_message(error, "pipeline", []).startswith("Could not load it (see the")
+    error.__cause__ = ValueError("Could not load it\nno such file")
+    assert hydra_error_message(error, "pipeline", []).startswith("Could not load it no such file (")
 
 
 @pytest.mark.parametrize("text", [
@@ -121,6 +128,7 @@ def thresholds():
     ("words", "message"),
     [
         ("seed=range(0,0),range(0,2)", "seed is range(0,0),range(0,2): --multirun takes one range"),
+        ("seed=range(0,0)", "seed is range(0,0): --multirun has nothing to run. Give at least one"),
         ("hydra.sweeper.max_batch_size=0", "hydra.sweeper.max_batch_size is 0: give 1 or more"),
         ("hydra.sweeper.params={seed:'range(0,0)'}", "hydra.sweeper.params is {seed:'range(0,0)'}"),
         ("hydra.sweeper.params.seed='0,1'", "hydra.sweeper.params.seed is '0,1': on the command"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, OmegaConfBaseException
 
 from contamination.core.config import (
     _describe_omegaconf_error,
@@ -36,6 +36,12 @@ class Outer:
     path: str | None = runtime_field(None)
 
 
+@dataclass(frozen=True)
+class WithColumns:
+    inner: Inner = field(default_factory=Inner)
+    columns: dict[str, str] = field(default_factory=dict)
+
+
 def test_convert_types_every_level():
     config = OmegaConf.create(
         {"inner": {"rate": "1e-3"}, "many": {"x": {"rate": 2}}, "cells": [{"label": "b"}],
@@ -53,6 +59,16 @@ def test_a_schema_types_the_node_of_its_name():
     stored = ConfigStore.instance().repo["schema"].pop("a_test.yaml")
     assert (stored.group, stored.name, stored.package) == ("schema", "a_test.yaml", "a_test")
     assert OmegaConf.get_type(stored.node, "inner") is Inner
+
+
+def test_a_field_that_holds_texts_takes_any_key_and_no_other_field_does():
+    register_schema("a_test", WithColumns)
+    node = ConfigStore.instance().repo["schema"].pop("a_test.yaml").node
+    OmegaConf.set_struct(node, True)
+    node.columns.question = "Question"
+    assert node.columns == {"question": "Question"}
+    with pytest.raises(ConfigAttributeError, match="rates"):
+        node.inner.rates = 1.0
 
 
 NOT_A_NUMBER = "Value 'x' of type 'str' could not be converted to"

@@ -134,6 +134,7 @@ def test_the_smallest_effect_of_each_condition_of_a_report(tmp_path):
     rows = [
         ("contaminated", "auroc", "slow", 1, "boolq", 40, 60, 4),
         ("contaminated", "auroc", "slow", 1, "news", 50, 30, 3),
+        ("contaminated", "auroc", "slow", 1, "news", 45, 30, 3),  # of another method
         ("contaminated", "auroc", "slow", 1, "all", 5, 5, 1),
         ("clean", "auroc", "slow", 1, "news", 6, 6, 1),
         ("contaminated", "tpr", "slow", 1, "news", 7, 7, 1),

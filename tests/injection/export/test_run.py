@@ -5,6 +5,7 @@ import pathlib
 import pickle
 import shutil
 import sys
+from contextlib import nullcontext
 
 import pytest
 import yaml
@@ -46,6 +47,23 @@ def test_the_command_makes_an_export_once_and_verify_proves_it(exported, tmp_pat
     rows, tokens = len(corpus.ledger), corpus.artifact.counts["tokens"]
     proved = f"{rows} ledger rows proved in {tokens} tokens: all right"
     assert (status, said.out.splitlines()[-1]) == (0, proved)
+
+
+def test_the_progress_of_an_export_ends_at_the_tokens_of_the_corpus(tmp_path, monkeypatch):
+    class Bar(nullcontext):
+        def __init__(self, total, **options):
+            super().__init__(self)
+            self.total, self.n = total, 0
+            bars.append(self)
+
+        def update(self, n):
+            self.n += n
+
+    bars = []
+    monkeypatch.setattr("contamination.injection.export.base.progress_bar", Bar)
+    corpus = toy_corpus(tmp_path)
+    export_corpus(ExportStage(str(tmp_path), str(corpus.artifact.path), node("megatron")))
+    assert bars[0].n == bars[0].total == corpus.artifact.counts["tokens"]
 
 
 def test_a_proof_that_fails_ends_with_1(exported, tmp_path, call):
