@@ -128,6 +128,12 @@ def test_flag_keeps_counts_and_names_a_natural_occurrence(pool, tmp_path, caplog
     assert (others[NATURAL_COLUMN] == 0).all()
     (found,) = corpus.contamination.query("example_id == @own.example_id").itertuples()
     assert (found.corpus, found.document_id, found.occurrences) == ("corpus", "d5", 1)
+    side = SIDES[member]
+    assert f"share text with a corpus, apart from their copies: mine (1 {side})" in caplog.text
+    assert corpus.artifact.counts["flagged"] == {
+        "mine": {"members": int(member), "nonmembers": int(not member)}
+    }
+    assert "1 natural occurrences counted" in str(prove_finished_corpus(corpus.artifact.path))
 
 
 @pytest.mark.parametrize(("at", "document_ids"), [(15, ["d15"]), (16, [])])
@@ -136,12 +142,6 @@ def test_documents_count_up_to_the_last_that_is_used(pool, tmp_path, at, documen
     corpus = open_corpus(run(stage_of(tmp_path, CASES["own paragraph"](own["text"]), at=at)).path)
     assert corpus.contamination["document_id"].tolist() == document_ids
     assert corpus.artifact.counts["natural_occurrences"] == len(document_ids)
-    side = SIDES[member]
-    assert f"share text with a corpus, apart from their copies: mine (1 {side})" in caplog.text
-    assert corpus.artifact.counts["flagged"] == {
-        "mine": {"members": int(member), "nonmembers": int(not member)}
-    }
-    assert "1 natural occurrences counted" in str(prove_finished_corpus(corpus.artifact.path))
 
 
 @pytest.mark.parametrize("case", CASES)
