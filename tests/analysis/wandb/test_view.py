@@ -32,7 +32,8 @@ def test_charts_read_what_the_mirror_writes():
     ]  # fmt: skip
     results = pd.DataFrame(rows)
     summary, (curve,) = keys.summary_values(results), keys.occurrences_history_rows(results)
-    assert set(found["auroc by occurrences"].y) <= set(curve)
+    by_occurrences = found["auroc by occurrences"]
+    assert {by_occurrences.x, *by_occurrences.y} <= set(curve)
     swept = found["auroc/loss/all by mean occurrences of a member"].x.name
     assert swept.removeprefix("cell.") in {field.name for field in fields(Cell)}
     read = {panel.y.name for title, panel in found.items() if "by peak learning rate" in title}

@@ -9,11 +9,14 @@ import pytest
 
 from contamination.audits.run import run
 from contamination.audits.unlearning.inputs import ORIGINAL, open_audited_models
+from contamination.audits.unlearning.quantities import ACCURACY, ANSWERS
 from contamination.core.config import instantiate_node
 from contamination.core.errors import ConfigError, DataError
 from contamination.core.models import load_tokenizer
 from contamination.detection.config import ReferenceConfig, ScoredModelConfig
+from contamination.injection.run import run as make_corpus
 from tests.detection.model.served.server import Server
+from tests.injection.test_contamination import stage_of
 
 
 def read(made, name):
@@ -182,6 +185,26 @@ def test_questions_of_a_file_are_answered_and_screened(stage, tmp_path, folders)
     file.write_text('{"question": "a"}\n')
     with pytest.raises(DataError, match=r"needs a `question` and an `answer`"):
         run(stage(questions=str(file)))
+
+
+def test_the_questions_of_a_corpus_are_answered_if_they_are_asked_for(stage, tmp_path):
+    injection_stage = stage_of(tmp_path)
+    asked = replace(injection_stage.benchmark["mine"], answer_field="answer", drawn_options=3)
+    corpus = make_corpus(replace(injection_stage, benchmark={"mine": asked})).path
+
+    def audit(questions):
+        given = stage(methods=["min_k"], completions=0)
+        fields = {"texts": str(corpus), "questions": questions}
+        return run(replace(given, audit=given.audit | fields))
+
+    answers = read(audit("corpus"), "answers")
+    assert set(answers["quantity"]) == {ACCURACY, ANSWERS}
+    assert set(answers["model"]) == {ORIGINAL, "half", "clean"}
+    by_half = answers[(answers["model"] == "half") & (answers["quantity"] == ACCURACY)]
+    counts = by_half.set_index("group")["units"]
+    for side in ("members", "non-members"):
+        assert counts[side] == counts[f"{side}, suspicious"] + counts[f"{side}, not"] == 4
+    assert "answers.parquet" not in audit(None).files
 
 
 def test_models_of_two_tokenizers_are_refused(stage, folders, tmp_path):
