@@ -138,7 +138,9 @@ def test_several_models_are_in_one_table_and_its_files(tmp_path):
     rows = json.loads((tmp_path / "results.json").read_text())["results"]
     one, two = ([r for r in rows if r["model"] == model] for model in models)
     assert [{**row, "model": 0} for row in one] == [{**row, "model": 0} for row in two]
-    assert "### wikimia: AUROC (95% intervals)" in (tmp_path / "benchmark.md").read_text()
+    page = (tmp_path / "benchmark.md").read_text()
+    assert page.startswith("# wikimia: a/one, b/two\n\n")
+    assert "\n\n### wikimia: AUROC (95% intervals)\n" in page
 
 
 def test_what_a_part_can_not_carry_is_a_dash_with_the_reason(plain):

@@ -132,6 +132,11 @@ def test_a_question_without_a_date_is_said(built, tmp_path):
         built("source=stackexchange", f"source.paths={path}")
 
 
+def test_a_missing_path_is_named_when_the_source_is_made(tmp_path):
+    with pytest.raises(ConfigError, match=r"source\.paths.*none"):
+        StackExchange(name="stackexchange", paths=str(tmp_path / "none"))
+
+
 def test_of_a_sites_folder_the_posts_are_read(built, tmp_path):
     stack_exchange(tmp_path / "Posts.xml", texts(60), drawn_dates(60))
     (tmp_path / "Users.xml").write_text("<users></users>")
