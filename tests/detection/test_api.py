@@ -118,6 +118,7 @@ def test_evaluate_gives_each_benchmark_and_their_mean(toy_folders):
     [
         ({"methods": "min_kk"}, "methods=min_kk: unknown method. Did you mean"),
         ({"methods": {"min_k": {"kk": 1}}}, "methods.min_k.kk: unknown hyperparameter"),
+        ({"methods": {"min_k": {"k": []}}}, r"methods.min_k.k is \[\]: give one value, or several"),
         ({"batch_token": 1}, "batch_token: unknown field. Did you mean batch_tokens"),
         ({"labels": [1]}, "labels: there are 1 for 2 texts"),
         ({"texts": [TEXTS[0], None]}, r"texts\[1\]: no string as its `text` .it is missing"),

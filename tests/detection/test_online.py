@@ -134,3 +134,5 @@ def test_what_has_no_windows_is_said(stage):
         list(join_random_pairs([make_text(str(i), "text", True, "") for i in range(2)], 0))
     with pytest.raises(ConfigError, match="online.window_tokens is 0"):
         OnlineConfig(0)
+    with pytest.raises(ConfigError, match=r"^online.window_tokens is 100000: every joined text is"):
+        run(replace(stage, online=OnlineConfig(window_tokens=100_000)))

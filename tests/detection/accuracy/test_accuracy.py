@@ -373,6 +373,7 @@ def test_the_same_examples_are_compared_in_pairs():
     ways = 4  # of the five: there are no letters
     assert said.count(" 0.100 [") == 2 * (1 + ways)  # the members' and the difference
     assert "-0.100 [" not in said
+    assert "change by " in said
 
 
 def test_every_way_is_printed_and_the_convention_is_marked():

@@ -46,6 +46,18 @@ def test_edit_distances_are_the_tables():
         assert edit_distances(one, others).tolist() == [distance(one, each) for each in others]
 
 
+@pytest.mark.parametrize(("alpha", "share"), [(0.0, 1 / 4), (0.1, 2 / 4), (0.2, 3 / 4)])
+def test_a_continuation_is_close_up_to_the_share_of_the_longest_and_no_further(alpha, share):
+    ids_by_edits = [np.array([*range(10 - n), *[99] * n], np.int32) for n in range(4)]
+    method = Cdd(alpha=alpha, n=4)
+    greedy, drawn = method.passes
+    one, *others = [
+        Continuation(ids=ids, text="", scored=9) for ids in [np.arange(10), *ids_by_edits]
+    ]
+    example = Example("x", "one two", {greedy: (one,), drawn: tuple(others)})
+    assert method.score(example) == share
+
+
 def test_peaks_are_a_loops():
     rng = np.random.default_rng(1)
     for alpha in (0.0, 0.05, 0.29, 1.0):

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -35,6 +36,7 @@ from contamination.detection.forward.prefix import (
     model_after_prefix,
     run_after_shots,
 )
+from contamination.detection.forward.reader import Tokens
 from contamination.detection.methods.lowercase import Lowercase
 from contamination.detection.methods.neighbor import Neighbor
 from contamination.detection.methods.pac import Pac
@@ -50,6 +52,7 @@ from contamination.detection.scores import open_scores
 from contamination.detection.supplied_neighbors import Neighbors
 from contamination.detection.view_resources import Resources, check_shots_disjoint, open_prefix
 from contamination.detection.views import VIEWS, render_versions, view_of
+from contamination.detection.views.generated import shorten_prompt
 from tests.detection import golden, naive
 from tests.detection.conftest import MEMORISED, UNSEEN
 from tests.detection.masked import save_masked_model
@@ -444,3 +447,16 @@ def test_the_beginning_of_infilled_copies_has_one_token_fewer_in_each():
     view = view_of(Pass("target", "infill"))
     beginnings = [view.stats_of_beginning(copies, tokens) for tokens in (4, 1)]
     assert [[len(copy) for copy in beginning] for beginning in beginnings] == [[3, 2, 1], [0]]
+
+
+@pytest.mark.parametrize(
+    ("context", "tokens", "kept"),
+    [(12, 4, [*range(8)]), (11, 4, [0, *range(2, 8)]), (6, 4, [0, 7]), (None, 4, [*range(8)])],
+)
+def test_a_prompt_is_shortened_at_its_beginning_until_the_new_tokens_fit(context, tokens, kept):
+    def tokenizer(text, add_special_tokens=True):
+        return {"input_ids": [0, 5] if add_special_tokens else [5]}
+
+    reader = SimpleNamespace(source=SimpleNamespace(context=context), tokenizer=tokenizer)
+    prompt = Tokens(TEXTS[0], 0, [*range(8)], truncated=False, windowed=False)
+    assert shorten_prompt(reader, prompt, tokens).ids == kept

@@ -13,6 +13,7 @@ from contamination.core.errors import ServerError, UserError
 from contamination.detection.config import DetectionConfig, ProbeStage, ScoredModelConfig
 from contamination.detection.models import open_model
 from contamination.detection.models.base import Prompt
+from contamination.detection.models.served.fingerprint import rms_difference
 from contamination.detection.run import run
 from contamination.detection.scores import open_scores
 from contamination.detection.tasks.probe import run as probe
@@ -197,3 +198,18 @@ def test_a_killed_run_of_continuations_is_gone_on_with_as_if_unbroken(stage, tmp
         # 10 answers came before each kill; at most those under way and the last few are asked again
         assert len(server.seen) <= 2 * whole + 2 * probes + 2 * (2 + 4)
     assert found["score"].tolist() == unbroken["score"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("second", "difference"),
+    [
+        ({0: [-1.0, -2.0], 3: [-1.5], 5: []}, 0.0),
+        ({0: [-1.0, -2.3], 3: [-1.1]}, np.sqrt((0.3**2 + 0.4**2) / 3)),
+        ({0: [-1.0], 3: [-1.9], 7: [-9.0]}, np.sqrt(0.4**2 / 2)),
+        ({0: [-1.0, -2.0]}, np.inf),
+        ({0: [-1.0, -2.0], 3: [-1.5], 5: [-1.0]}, np.inf),
+    ],
+)
+def test_logprobs_are_compared_at_the_positions_of_the_first(second, difference):
+    first = {0: [-1.0, -2.0], 3: [-1.5], 5: []}
+    assert rms_difference(first, second) == pytest.approx(difference)

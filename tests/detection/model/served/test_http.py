@@ -21,6 +21,7 @@ from contamination.core.errors import ConfigError, ServerError, UserError
 from contamination.detection.config import ScoredModelConfig
 from contamination.detection.models.served.client import Client
 from contamination.detection.models.served.completions import find_model
+from contamination.detection.models.served.connections import MAX_MEMBERS
 from contamination.detection.models.served.responses import Completion, ModelList
 from tests.forks import in_fork
 
@@ -201,6 +202,17 @@ LISTED = b'{"data": [{"id": "a"}]}'
 def test_the_usual_ways_to_send_json_are_read(coding, content, wait):
     with answers(200, content, wait=wait, **{"Content-Encoding": coding}) as url:
         assert client(url).get("models", ModelList).data[0].id == "a"
+
+
+@pytest.mark.parametrize("number", [MAX_MEMBERS, MAX_MEMBERS + 1])
+def test_gzip_content_may_have_so_many_members_and_no_more(number):
+    members = gzip.compress(b"") * (number - 1) + gzip.compress(LISTED)
+    with answers(200, members, **{"Content-Encoding": "gzip"}) as url:
+        if number > MAX_MEMBERS:
+            with pytest.raises(ServerError, match=f"has more than {MAX_MEMBERS} members"):
+                client(url).get("models", ModelList)
+        else:
+            assert client(url).get("models", ModelList).data[0].id == "a"
 
 
 def test_members_of_gzip_expand_to_the_limit_together():
