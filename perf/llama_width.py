@@ -7,8 +7,8 @@ are the largest resident sizes of its one process, to be compared with the plan 
 training memory`. Then the contaminated training runs again with checkpoints, is killed (SIGKILL)
 while it saves the third of its five steps, and is resumed: its weights must be equal to the last
 byte. Last, each text's score by `loss` under the contaminated model is computed by transformers
-alone, one text after another. It takes 19 GB of memory and 50 GB of disk, and a processor that
-computes bfloat16 (docs/llama-7b.md has the fields for one that does not). Linux only.
+alone, one text after another. It takes 19 GB of memory and 50 GB of disk, and a processor with
+instructions for bfloat16; docs/llama-7b.md has the fields for one without them. Linux only.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def test_a_value_that_hydra_cannot_read_is_shown_in_quotes(words, message):
     assert message in hydra_error_message(caught.value, "pipeline", [words])
 
 
-def test_what_hydra_says_and_the_cause_of_it_stand_in_the_message_once():
+def test_the_message_has_the_lines_of_hydras_error_and_of_its_cause_once():
     error = HydraException("Could not load it\nfull_key: seed")
     assert hydra_error_message(error, "pipeline", []).startswith("Could not load it (see the")
     error.__cause__ = ValueError("Could not load it\nno such file")

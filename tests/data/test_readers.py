@@ -598,8 +598,9 @@ def test_reshaped_rows_say_what_is_wrong():
         values(MultipleChoice(Rows([{"c": ["x", "y"], "g": "AB"}]), "c", "g"))
     with pytest.raises(DataError, match=r"no such choice \('g' is 2, but there are 2 choices\)"):
         values(MultipleChoice(Rows([{"c": ["x", "y"], "g": 2}]), "c", "g"))
-    rows_without_both = Rows([{"c": "xyz"}])  # counted once, for the choices
-    assert values(MultipleChoice(rows_without_both, "c", "g"), "skip") == ([], {"not a list": 1})
+    no_choices_and_no_gold = Rows([{"c": "xyz"}])  # counted once
+    rows = MultipleChoice(no_choices_and_no_gold, "c", "g")
+    assert values(rows, "skip") == ([], {"not a list": 1})
     chained = Chain([MultipleChoice(Rows([{"c": "x", "g": 0}]), "c", "g"), Rows([{"a": 1}])])
     assert values(chained, "skip") == ([{"a": 1}], {"not a list": 1})
     assert values(Chain([Rows([{"a": 1}]), Rows([{"a": 2}])])) == [{"a": 1}, {"a": 2}]

@@ -138,8 +138,8 @@ def test_flag_keeps_counts_and_names_a_natural_occurrence(pool, tmp_path, caplog
 
 @pytest.mark.parametrize(("at", "document_ids"), [(15, ["d15"]), (16, [])])
 def test_documents_count_up_to_the_last_that_is_used(pool, tmp_path, at, document_ids):
-    own = example(pool, member=False)
-    corpus = open_corpus(run(stage_of(tmp_path, CASES["own paragraph"](own["text"]), at=at)).path)
+    planted = CASES["own paragraph"](example(pool, member=False)["text"])
+    corpus = open_corpus(run(stage_of(tmp_path, planted, at=at)).path)
     assert corpus.contamination["document_id"].tolist() == document_ids
     assert corpus.artifact.counts["natural_occurrences"] == len(document_ids)
 

@@ -120,8 +120,8 @@ def test_auroc_against_occurrences():
     legend = numbered.get_legend()
     assert labels(legend.get_texts()) == ["loss", "zlib", "blind (no model)"]
     assert legend.get_title().get_text() == "in order at 10 ×"
-    of_axes, of_legend = numbered.get_window_extent(), legend.get_window_extent()
-    assert of_axes.x1 < of_legend.x0 < of_axes.x1 + 0.1 * of_axes.width
+    axes_box, legend_box = numbered.get_window_extent(), legend.get_window_extent()
+    assert axes_box.x1 < legend_box.x0 < axes_box.x1 + 0.1 * axes_box.width
     chance = numbered.get_lines()[0]
     assert list(chance.get_ydata()) == [0.5, 0.5]
     assert to_hex(chance.get_color()) == GREY

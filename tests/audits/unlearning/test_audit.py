@@ -189,19 +189,19 @@ def test_questions_of_a_file_are_answered_and_screened(stage, tmp_path, folders)
 
 def test_the_questions_of_a_corpus_are_answered_if_they_are_asked_for(stage, tmp_path):
     injection_stage = stage_of(tmp_path)
-    asked = replace(injection_stage.benchmark["mine"], answer_field="answer", drawn_options=3)
-    corpus = make_corpus(replace(injection_stage, benchmark={"mine": asked})).path
+    benchmark = replace(injection_stage.benchmark["mine"], answer_field="answer", drawn_options=3)
+    corpus = make_corpus(replace(injection_stage, benchmark={"mine": benchmark})).path
 
     def audit(questions):
-        given = stage(methods=["min_k"], completions=0)
+        audit_stage = stage(methods=["min_k"], completions=0)
         fields = {"texts": str(corpus), "questions": questions}
-        return run(replace(given, audit=given.audit | fields))
+        return run(replace(audit_stage, audit=audit_stage.audit | fields))
 
     answers = read(audit("corpus"), "answers")
     assert set(answers["quantity"]) == {ACCURACY, ANSWERS}
     assert set(answers["model"]) == {ORIGINAL, "half", "clean"}
-    by_half = answers[(answers["model"] == "half") & (answers["quantity"] == ACCURACY)]
-    counts = by_half.set_index("group")["units"]
+    accuracies = answers[(answers["model"] == "half") & (answers["quantity"] == ACCURACY)]
+    counts = accuracies.set_index("group")["units"]
     for side in ("members", "non-members"):
         assert counts[side] == counts[f"{side}, suspicious"] + counts[f"{side}, not"] == 4
     assert "answers.parquet" not in audit(None).files

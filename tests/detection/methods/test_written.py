@@ -48,13 +48,11 @@ def test_edit_distances_are_the_tables():
 
 @pytest.mark.parametrize(("alpha", "share"), [(0.0, 1 / 4), (0.1, 2 / 4), (0.2, 3 / 4)])
 def test_a_continuation_is_close_up_to_the_share_of_the_longest_and_no_further(alpha, share):
-    ids_by_edits = [np.array([*range(10 - n), *[99] * n], np.int32) for n in range(4)]
+    edited_ids = [np.array([*range(10 - n), *[99] * n], np.int32) for n in range(4)]
     method = Cdd(alpha=alpha, n=4)
     greedy, drawn = method.passes
-    one, *others = [
-        Continuation(ids=ids, text="", scored=9) for ids in [np.arange(10), *ids_by_edits]
-    ]
-    example = Example("x", "one two", {greedy: (one,), drawn: tuple(others)})
+    sampled = [Continuation(ids=ids, text="", scored=9) for ids in edited_ids]
+    example = Example("x", "one two", {greedy: (sampled[0],), drawn: tuple(sampled)})
     assert method.score(example) == share
 
 

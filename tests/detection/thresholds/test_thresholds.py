@@ -481,12 +481,12 @@ def test_errors_name_what_is_missing(tmp_path):
     with pytest.raises(DataError, match="lacks members or non-members"):
         calibrate(table, [e for e in examples if e.label], "accuracy")
     (member, *_), nonmembers = ([e for e in examples if e.label is x] for x in (True, False))
-    errors = set()
+    split_names = set()
     for seed in range(8):
         with pytest.raises(DataError, match="split has .* lacks members") as caught:
             calibrate(table, [member, *nonmembers], "accuracy", seed=seed)
-        errors.add(str(caught.value).split(" has ")[0])
-    assert errors == {"the calibration split", "the evaluation split"}
+        split_names.add(str(caught.value).split(" has ")[0])
+    assert split_names == {"the calibration split", "the evaluation split"}
     thresholds = calibrate(table, examples, "f1")
     with pytest.raises(DataError, match="other k=0.2: the file has no threshold"):
         apply_thresholds(table.assign(method="other"), thresholds)

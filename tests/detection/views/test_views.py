@@ -450,13 +450,15 @@ def test_the_beginning_of_infilled_copies_has_one_token_fewer_in_each():
 
 
 @pytest.mark.parametrize(
-    ("context", "tokens", "kept"),
+    ("context", "tokens", "expected_ids"),
     [(12, 4, [*range(8)]), (11, 4, [0, *range(2, 8)]), (6, 4, [0, 7]), (None, 4, [*range(8)])],
 )
-def test_a_prompt_is_shortened_at_its_beginning_until_the_new_tokens_fit(context, tokens, kept):
+def test_a_prompt_is_shortened_at_its_beginning_until_the_new_tokens_fit(
+    context, tokens, expected_ids
+):
     def tokenizer(text, add_special_tokens=True):
         return {"input_ids": [0, 5] if add_special_tokens else [5]}
 
     reader = SimpleNamespace(source=SimpleNamespace(context=context), tokenizer=tokenizer)
     prompt = Tokens(TEXTS[0], 0, [*range(8)], truncated=False, windowed=False)
-    assert shorten_prompt(reader, prompt, tokens).ids == kept
+    assert shorten_prompt(reader, prompt, tokens).ids == expected_ids

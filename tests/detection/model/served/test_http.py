@@ -204,11 +204,11 @@ def test_the_usual_ways_to_send_json_are_read(coding, content, wait):
         assert client(url).get("models", ModelList).data[0].id == "a"
 
 
-@pytest.mark.parametrize("number", [MAX_MEMBERS, MAX_MEMBERS + 1])
-def test_gzip_content_may_have_so_many_members_and_no_more(number):
-    members = gzip.compress(b"") * (number - 1) + gzip.compress(LISTED)
+@pytest.mark.parametrize("n_members", [MAX_MEMBERS, MAX_MEMBERS + 1])
+def test_gzip_content_has_no_more_members_than_are_allowed(n_members):
+    members = gzip.compress(b"") * (n_members - 1) + gzip.compress(LISTED)
     with answers(200, members, **{"Content-Encoding": "gzip"}) as url:
-        if number > MAX_MEMBERS:
+        if n_members > MAX_MEMBERS:
             with pytest.raises(ServerError, match=f"has more than {MAX_MEMBERS} members"):
                 client(url).get("models", ModelList)
         else:
